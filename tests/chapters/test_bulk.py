@@ -129,7 +129,7 @@ def of_cluster(body: str, size: int, seed: int) -> np.ndarray:
     text = kernel(CLUSTER.format(body=body), ".param .u64 in, .param .u64 out").replace(".version 8.0", ".version 8.6")
     out = np.zeros((size, 256), np.uint32)
     Module.load(text, name="cluster.ptx")["k"].launch(
-        size, 1, [np.arange(256, dtype=np.uint32), out], cluster=size, seed=seed, timeout=20
+        size, 1, [np.arange(256, dtype=np.uint32), out], cluster=size, seed=seed, timeout=60
     )
     return out
 
@@ -230,5 +230,5 @@ A: cp.async.bulk.global.shared::cta.bulk_group [%rd0], [%r12], 16; add.u64 %rd0,
     for seed in range(4):
         out = np.zeros(8192, np.uint8)
         with pytest.raises(ExecutionFault, match=r"misaligned: cp\.async\.bulk.*byte 4808 of argument 0"):
-            framed(body, 4096).launch(1, 128, [out, np.ones(4096, np.uint8), 0, 0, 300], seed=seed, timeout=20)
+            framed(body, 4096).launch(1, 128, [out, np.ones(4096, np.uint8), 0, 0, 300], seed=seed, timeout=60)
         assert not out[4800:].any() and set(out.tolist()) <= {0, 1}

@@ -82,5 +82,5 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_completion() -> None:
-    assert "races" in rule_choices("ra") and "race-read-write" in rule_choices("race-r")
-    assert rule_choices("proxies,-race-read") == ["proxies,-race-read-write"]
+    assert "races" in rule_choices([], "ra") and "race-read-write" in rule_choices([], "race-r")
+    assert rule_choices([], "proxies,-race-read") == ["proxies,-race-read-write"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import io
+import json
 import os
 import pty
 import re
@@ -18,22 +18,25 @@ import numpy as np
 import pytest
 
 from mmulator.cli.app import run
+from mmulator.cli.commands import COMMANDS, command_of
+from mmulator.cli.completion import offered
 from mmulator.cli.output import print_table
-from mmulator.cli.tree import command_tree
-from mmulator.cli.words import COMMANDS, command_of
-from mmulator.cli.words import plain as plain_line
+from mmulator.cli.parser import DeclaredWord, Group, declared, first_paragraph, parameters
 from mmulator.errors import InternalError
+from mmulator.settings import taken
 from tests.support.places import PACKAGE, ROOT
 
 
-def commands(node: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The words and the node of every command, those of commands too."""
-    yield words, node
-    for name, inner in getattr(node, "commands", {}).items():
+def commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], list[DeclaredWord]]]:
+    """The words of every command, those of groups too, and what it declares."""
+    group = command if isinstance(command, Group) else None
+    alone = group.alone if group else command
+    yield words, [*declared(alone)] if alone else []
+    for name, inner in group.commands.items() if group else ():
         yield from commands(inner, (*words, name))
 
 
-ALL = dict(commands(command_tree()))
+ALL = {words: declared for name in COMMANDS for words, declared in commands(command_of(name), (name,))}
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +56,7 @@ def test_a_bug_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     def broken(*_: object, **__: object) -> None:
         raise InternalError("a lane that is no lane")
 
-    monkeypatch.setattr("mmulator.cli.app.plain", broken)
+    monkeypatch.setattr("mmulator.cli.app.command_of", broken)
     assert run(["layout", "mma m16n8k16 f16", "a"]) == 1
     assert "internal error: mmulator has a bug: a lane that is no lane" in capsys.readouterr().err
     monkeypatch.setenv("MMULATOR_TRACEBACK", "1")
@@ -61,43 +64,76 @@ def test_a_bug_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest
         run(["layout", "mma m16n8k16 f16", "a"])
 
 
-def plain(text: str) -> str:
-    """Without the frames around errors, in one line."""
-    return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
+def one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
-# plain command lines -----------------------------------------------------------------------------------------------
-PLAIN = (
-    "run k.toml", "run k.ptx --entry gemm --grid 2,2 --block=128 --shared 98304 --arg a.npy --arg=C=out:f16:256x256 --arg 256",
-    "run --json k.ptx --cooperative --timeout 1.5e3 --threads 8 --seeds 3 --save c.npz --rtol 1e-3 --watch C[1,2] --set x=1",
-    "check k.ptx --target sm_90a --nvcc-flags=-O3 --json", "explain wgmma m64n128 bf16 --full", "list", "list wgmma fp8 --dense",
-    "layout mma m16n8k16 f16 a --element 1,2 --byte-id 3", "nvcc a.cu", "conformance --report a.json --report b.html",
-)  # fmt: skip
-NOT_PLAIN = (
-    "run", "run a b", "run k.ptx --help", "run k.ptx -h", "run k.ptx --jso", "run k.ptx --json=1", "run k.ptx --grid",
-    "run -- k.ptx", "run k.ptx --seed x", "run k.ptx --seed -1", "run k.ptx --seeds 0", "run k.ptx --threads 1025",
-    "run k.ptx --entry=", "run -", "run k.ptx --rules -races", "run k.ptx --seed 1 --seed 2",
-    "run k.ptx --timeout inf", "explain", "run k.ptx --seed \u0665",
-)  # fmt: skip
+# command lines -----------------------------------------------------------------------------------------------------
+READ: dict[str, dict[str, Any]] = {
+    "run k.ptx --grid 2,2 --block=128 --shared 9 --arg a.npy --arg=C=out:f16:2x2": {
+        "file": Path("k.ptx"), "grid": "2,2", "block": "128", "shared": 9, "arg": ["a.npy", "C=out:f16:2x2"]},
+    "run --json k.ptx --cooperative --timeout 1.5e3 --threads 8 --rules -races --seed -1 --entry=": {
+        "file": Path("k.ptx"), "cooperative": True, "json": True, "timeout": 1500.0, "threads": 8, "rules": "-races", "seed": -1,
+        "entry": ""},
+    "run -- -k": {"file": Path("-k")}, "run -": {"file": Path("-")}, "run k --seed 1 --seed 2": {"file": Path("k"), "seed": 2},
+    "list": {}, "list wgmma --dense fp8": {"words": ["wgmma", "fp8"], "dense": True},
+    "why mma --element 1,2 m16n8k16": {"instruction": ["mma", "m16n8k16"], "element": "1,2"},
+    "exec --device=H100 --why z[1] --why auto -m x --seed 2": {
+        "program": ["-m", "x", "--seed", "2"], "device": "sm_90", "why": ["z[1]", "auto"]},
+    "exec p.py -- --device x": {"program": ["p.py", "--", "--device", "x"]},
+    "judge --ulp 2 l.toml --json": {"candidate": ["l.toml"], "ulp": 2, "json": True, "seeds": 2},
+    "debug -ex run -batch -x f l.toml --seed 3": {
+        "program": ["l.toml"], "ex": ["run"], "batch": True, "commands": Path("f"), "seed": 3},
+    "nvcc --version -O3": {"arguments": ["--version", "-O3"]},
+}  # fmt: skip
+REFUSED = {
+    "run": "FILE is missing", "run a b": "b is a word too many", "run k --jso": "has no option --jso", "run k --grid": "no value",
+    "run k --json=1": "--json takes no value", "run k --seed x": "a whole number", "run k --seeds 0": "a whole number from 1 on",
+    "run k --threads 1025": "from 1 to 1024", "run k --timeout soon": "a number", "run k --seed \u0665": "a whole",
+    "run k --sanitise": "did you mean --sanitize?", "exec --devise h100 p.py": "did you mean --device?",
+    "rnu k": "did you mean run?",
+    "exec --device": "--device has no value", "sparse chekc": "did you mean check?", "sparse check A.npy": "--for is missing",
+    "run k -s": "has no option -s", "debug l.toml x": "x is a word too many", "--versio": "did you mean --version?",
+    "doctor x": "x is a word too many",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("line", PLAIN)
-def test_a_plain_line_is_read_as_typer_reads_it(line: str) -> None:
+@pytest.mark.parametrize("line", READ)
+def test_a_line_is_read(line: str) -> None:
     name, *words = line.split()
-    command, found = command_of(name), plain_line(command_of(name), words)
-    by_typer: dict[str, Any] = {}
-    root = command_tree((name,))
-    root.commands[name].callback = lambda **given: by_typer.update(given)
-    root(args=[name, *words], standalone_mode=False)
-    assert found is not None
-    defaults = {n: p.default for n, p in inspect.signature(command).parameters.items()}
-    assert defaults | found == {n: defaults[n] if value in ([], ()) else value for n, value in by_typer.items()}
+    found = parameters(command_of(name), [name], words)
+    given = {n: v for owner in (found.pop("given", None),) if owner for n, v in vars(owner).items() if v not in (None, False)}
+    assert found | given == READ[line]
 
 
-@pytest.mark.parametrize("line", NOT_PLAIN)
-def test_other_lines_are_left_to_typer(line: str) -> None:
-    name, *words = line.split()
-    assert plain_line(command_of(name), words) is None
+@pytest.mark.parametrize("line", REFUSED)
+def test_a_wrong_line_is_one_clear_message(capsys: pytest.CaptureFixture[str], line: str) -> None:
+    text = said(capsys, *line.split(), code=2)
+    assert REFUSED[line] in text and text.startswith("wrong usage: ") and len(text.splitlines()) <= 2
+    first, *rest = line.split()
+    assert json.loads(said(capsys, first, "--json", *rest, code=2))["errors"][0]["kind"] == "wrong usage"
+
+
+def test_shells_are_offered_what_may_come_next(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for *words, typed, word in (("sparse", "co", "compress"), ("run", "k", "--rules", "ra", "races"),
+                                ("explain", "wgmma-fence-m", "wgmma-fence-missing"),
+                                ("descriptor", "encode", "--swizzle", "64", "64B")):  # fmt: skip
+        assert word in offered(words, typed)
+    assert offered(["exec", "p.py"], "--san") == [] and "--sanitize" in offered(["exec", "--seed", "1"], "--san")
+    (tmp_path / "mmulator").write_text(f'#!/bin/sh\nexec {sys.executable} -m mmulator "$@"\n')
+    (tmp_path / "mmulator").chmod(0o755)
+    script = said(capsys, "--show-completion", "bash") + """
+complete -p mmulator
+COMP_WORDS=(mmulator run --sani); COMP_CWORD=2; _mmulator_completion mmulator; echo "${COMPREPLY[@]}"
+"""
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(PACKAGE), "HOME": str(tmp_path)}
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True)
+    assert done.stdout == "complete -o default -F _mmulator_completion mmulator\n--sanitize\n", done.stderr
+    install = [sys.executable, "-m", "mmulator", "--install-completion"]
+    for shell in ("bash", "zsh", "fish", "fish"):
+        assert subprocess.run([*install, shell], env=environment, capture_output=True).returncode == 0
+    assert (tmp_path / ".bashrc").read_text() == f"\nsource '{tmp_path}/.bash_completions/mmulator.sh'\n"
+    assert {p.name for p in tmp_path.rglob("*mmulator*")} == {"mmulator", "mmulator.sh", "_mmulator", "mmulator.fish"}
 
 
 @pytest.mark.parametrize("title", ["", "[bold] title"])
@@ -117,29 +153,26 @@ def test_a_table_is_the_one_that_rich_writes(
 def test_help_fits_the_terminal_and_shows_flags_as_flags(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
     text = said(capsys, *words, "--help")
     assert text == said(capsys, *words, "-h") == said(capsys, "help", *words)
-    assert "<bool>" not in text and not re.search(r" --.*<(str|int|path|list)", text)
     assert [line for line in text.splitlines() if len(line) > 80] == []
-    head = text.partition("╭")[0]
+    head = re.split(r"^(?:Arguments|Options|Commands):$", text, flags=re.MULTILINE)[0]
     for paragraph in re.split(r"\n\s*\n", head):  # no line of a paragraph ends where the next word had room
         lines = [line.rstrip() for line in paragraph.splitlines() if line.strip()]
-        if not lines or lines[0].startswith("   "):
+        if not lines or lines[-1].startswith("   "):
             continue
         for line, following in pairwise(lines):
-            assert len(line) + 1 + len(following.split()[0]) > 79, f"broken early: {line!r}"
+            assert len(line) + 1 + len(following.split()[0]) > 80, f"broken early: {line!r}"
 
 
-def test_the_overview_has_what_typer_knows(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    root = ALL[()]
-    assert {name: command.help.partition("\n\n")[0] for name, command in root.commands.items()} == COMMANDS
+def test_the_overview_has_all_commands(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {name: first_paragraph(command_of(name)) for name in COMMANDS} == COMMANDS
     for columns in ("80", "45"):
         monkeypatch.setenv("COLUMNS", columns)
         text = said(capsys, "--help")
-        assert text == said(capsys, code=2)
-        assert {len(line) for line in text.splitlines() if line and line[0] in "╭│╰"} == {int(columns)}
-        told = plain(text)
-        for option in root.params:
-            assert all(name in told for name in option.opts) and plain(option.help) in told, option.name
-        assert all(f"{name} {plain(summary)}" in told for name, summary in COMMANDS.items())
+        assert text == said(capsys, code=2) == said(capsys, "help")
+        assert max(map(len, text.splitlines())) <= int(columns)
+        told = " ".join(text.split())
+        assert all(f"{name} {summary}" in told for name, summary in COMMANDS.items())
+        assert all(option in told for option in ("--version", "--install-completion", "--show-completion", "-h, --help"))
 
 
 def pages() -> dict[str, str]:
@@ -153,15 +186,17 @@ def pages() -> dict[str, str]:
 def test_every_option_is_documented(words: tuple[str, ...]) -> None:
     """Help says what it is, and the command's page names it."""
     page = pages()["".join(words[:1])]
-    for option in ALL[words].params:
-        assert option.help, option.name
-        names = [name for name in option.opts if name.startswith("--")]
+    for argument in ALL[words]:
+        assert argument.row.help, argument.row.name
+        names = [name for name in argument.row.names if name.startswith("--")]
         assert all(re.search(rf"{name}(?![\w-])", page) for name in names), names
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/commands.md"])
 def test_pages_of_commands_name_no_option_that_is_not_there(page: str) -> None:
-    known = {name for command in ALL.values() for option in command.params for name in option.opts}
+    known = {name for command in ALL.values() for argument in command for name in argument.row.names}
+    known |= {"--help", "--version", "--install-completion", "--show-completion"}
+    known |= {name for row in taken("pytest") for name in row.names}
     assert set(re.findall(r"`(--[\w-]+)", (ROOT / page).read_text())) <= known
 
 
@@ -170,7 +205,7 @@ def test_help_shows_a_launch_file(capsys: pytest.CaptureFixture[str]) -> None:
     import tomllib
 
     text = said(capsys, "run", "--help")
-    block = text.partition("A launch file")[2].partition("╭")[0]
+    block = text.partition("A launch file:")[2].partition("Arguments:")[0]
     data = tomllib.loads("\n".join(line.strip() for line in block.splitlines()))
     assert {"ptx", "grid", "block", "arg", "variables", "expect"} <= set(data)
 
@@ -208,7 +243,7 @@ def test_a_lane_that_holds_nothing_names_the_selector_with_which_it_does(capsys:
     ],
 )
 def test_options_without_effect_are_refused(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str) -> None:
-    assert message in plain(said(capsys, *words, code=2))
+    assert message in said(capsys, *words, code=2)
 
 
 @pytest.mark.parametrize(
@@ -281,13 +316,13 @@ def test_check_and_run_agree_on_shared_memory(capsys: pytest.CaptureFixture[str]
     path.write_text(TWO)
     assert "shared: 768 bytes" in said(capsys, "check", str(path), "--entry", "gemm<float>")
     launch = ("run", str(path), "--entry", "gemm<float>", "--grid", "1", "--block", "1", "--arg", "out:u32:1", "--arg", "1")
-    assert "768 bytes of shared memory" in plain(said(capsys, *launch))
+    assert "768 bytes of shared memory" in one_line(said(capsys, *launch))
 
 
 def test_check_says_what_is_wrong_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "k.ptx"
     path.write_text(TWO.replace("ld.shared.u32 r, [used]", "add.u32 r, %yy, 1"))
-    text = plain(said(capsys, "check", str(path), code=1))
+    text = one_line(said(capsys, "check", str(path), code=1))
     assert text.count("%yy is not declared") == 1 and "cannot be run" not in text
     path.write_text(TWO.replace("ld.shared.u32 r, [used]", "tex.1d.v4.f32.s32 {r, r, r, r}, [used, {r}]"))
     assert "1 instruction cannot be run" in said(capsys, "check", str(path), code=1)
@@ -365,12 +400,11 @@ def test_an_interrupted_command_says_nothing_of_half_made_objects() -> None:
 from mmulator.cli import app
 class HalfMade:
     def __del__(self): raise AttributeError("it was never made")
-def interrupted(**_):
+def interrupted():
     kept = HalfMade()
     raise KeyboardInterrupt
 app.command_of = lambda _: interrupted
-app.plain = lambda *_: {}
-raise SystemExit(app.run(["run", "k.ptx"]))
+raise SystemExit(app.run(["run"]))
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (130, "interrupted\n")

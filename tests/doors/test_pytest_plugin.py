@@ -212,7 +212,7 @@ def test_triton(suite: Path, lines: list[str]) -> None:
     assert "    v = tl.load(x + at, mask=at < n)" in told
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_workers_have_the_same_seeds(suite: Path) -> None:
     """pytest-xdist: options, doors and devices reach the workers, and what they launched is told at the end."""
     pytest.importorskip("xdist", reason="pytest-xdist is not installed")
@@ -234,7 +234,7 @@ def test_where_the_time_went() -> None:
     assert where(spent=40.0, triton=2, compiling=1, running=1).endswith("launches 1.0, imports and tests 36.0")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(bool(LIBRARIES), reason=f"{' and '.join(LIBRARIES)} not installed")
 def test_triton_says_how_long_it_compiles(tmp_path: Path) -> None:
     """To a listener of the program, too."""
@@ -256,7 +256,7 @@ def test_options_are_checked(suite: Path) -> None:
     for options, said in {
         ("--mmulator=sm_91",): "ERROR: --mmulator: unknown device 'sm_91'",
         ("--mmulator-seeds=2",): "ERROR: --mmulator-seeds goes with --mmulator",
-        ("--mmulator", "--mmulator-seed=x"): "'x' is neither a whole number from 0 on nor `random`",
+        ("--mmulator", "--mmulator-seed=x"): "'x' is not a whole number from 0 on, or `random`",
     }.items():
         assert said in "\n".join(run(suite, *options))
 
@@ -271,7 +271,8 @@ def test_needs(mmulator):
 
 
 def test_without_the_option_nothing_happens(tmp_path: Path) -> None:
-    loaded = {"mmulator", "mmulator.doors", "mmulator.doors.pytest_plugin", "mmulator.lazy"}
+    loaded = {"mmulator", "mmulator.doors", "mmulator.doors.pytest_plugin", "mmulator.lazy", "mmulator.settings",
+              "mmulator.settings.readers"}  # fmt: skip
     (tmp_path / "test_none.py").write_text(WITHOUT.replace("LOADED", repr(loaded)))
     lines = run(tmp_path, "-rs", "test_none.py")
     assert "1 passed, 1 skipped" in lines[-1] and any("needs pytest --mmulator" in line for line in lines)

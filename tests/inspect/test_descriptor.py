@@ -738,7 +738,7 @@ def test_the_former_spelling_says_the_present_one(capsys: pytest.CaptureFixture[
 
 def test_a_mistake_in_a_command_is_no_former_spelling(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = command(capsys, "decod", "0x40")
-    assert code == 2 and "Did you mean 'decode'" in err
+    assert code == 2 and "did you mean decode" in err
 
 
 @pytest.mark.parametrize(
@@ -784,8 +784,8 @@ def test_errors_of_the_command(capsys: pytest.CaptureFixture[str], words: tuple[
 def test_options_without_effect_are_refused(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
     code, out, err = command(capsys, *words)
     named = [word for word in words if word.startswith("--") and (word != "--type" or "--for" in words)]
-    assert (code, out) == (2, "")
-    assert all(name in err for name in named), err
+    assert code == 2 and bool(out) == ("--json" in words)
+    assert all(name in out + err for name in named), err
 
 
 def test_numbers_and_files_of_the_command_make_sense(capsys: pytest.CaptureFixture[str]) -> None:

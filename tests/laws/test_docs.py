@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import io
 import os
 import re
@@ -26,9 +27,10 @@ from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.row import OperandSpec
 from mmulator.isa.targets import DEVICES, TARGETS, Target
-from mmulator.variables import INTERNAL, VARIABLES
+from mmulator.settings import INTERNAL, variables
 from tests.laws.test_architecture import RANK
 from tests.laws.test_rows import EXCUSES
+from tests.support import quick
 from tests.support.places import PACKAGE, ROOT
 from tools.pages import spec_map
 
@@ -158,7 +160,12 @@ def test_command_runs(command: str, code: int, folder: Path) -> None:
     assert found == code, output
 
 
-@pytest.mark.parametrize("page", PAGES)
+def starts_programs(page: str) -> bool:
+    """Whether a page needs `[full]`, or processes of their own."""
+    return any(step.needs or step.directive in ("run", "pytest") for step in steps(read(page)))
+
+
+@pytest.mark.parametrize("page", [pytest.param(p, marks=pytest.mark.full if starts_programs(p) else ()) for p in PAGES])
 def test_snippets_run_and_output_is_as_shown(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python blocks of a page, one after the other. A block under `<!-- output: COMMAND -->` is what that prints, under
     `excerpt: COMMAND` a part of it, under `output: python` what the snippet before it printed. `file: NAME` is a file that later
@@ -266,10 +273,10 @@ def test_variables_of_the_environment_are_in_the_table() -> None:
     named = set()
     for folder in ("src", "tools", "tests", "docs", "benchmarks"):
         for path in (ROOT / folder).rglob("*.*"):
-            if path.suffix in (".py", ".md") and path.name not in ("variables.py", "robustness.md"):
+            if path.suffix in (".py", ".md") and path.parent.name != "settings" and path.name != "robustness.md":
                 named |= {*re.findall(r"(?<![_A-Z])MMULATOR_([A-Z_]*[A-Z])", path.read_text())}
     named |= {"SHIP", *(f.name.upper() for f in fields(Settings))}
-    assert named - {"DEVCE"} == {*VARIABLES} | INTERNAL
+    assert named - {"DEVCE"} == {*variables()} | INTERNAL
 
 
 def test_the_map_is_complete() -> None:
@@ -289,6 +296,15 @@ def test_the_table_of_tests_has_every_folder() -> None:
     named = re.findall(r"^\| `(\w+)` \|", read("docs/testing.md"), re.MULTILINE)
     there = {p.name for p in (ROOT / "tests").iterdir() if any(p.rglob("test_*.py"))} - {"support", "data"}
     assert {*named} == there and len(named) == len(there)
+
+
+def test_the_table_of_quick_tests_names_tests() -> None:
+    """tests/support/quick.py: each pattern fits a file or a test that is there."""
+    names = []
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        names.append(file := path.relative_to(ROOT / "tests").as_posix())
+        names += [f"{file}::{name}" for name in {*re.findall(r"\btest_\w+", path.read_text())}]
+    assert [glob for glob in quick.QUICK_CASES if not fnmatch.filter(names, glob)] == []
 
 
 def test_made_pages_are_up_to_date() -> None:
@@ -346,7 +362,7 @@ def run_alone(form: Form) -> None:
         f".visible .entry k() {{\n.reg .b64 %cells;\n{chr(10).join(declared)}\nmov.u64 %cells, cells;\n"
         f"{form.mnemonic} {', '.join(operands)};\n{wait}\nret;\n}}\n"
     )
-    Module.load(text)["k"].launch(1, 128, [], device=device, timeout=20)
+    Module.load(text)["k"].launch(1, 128, [], device=device, timeout=60)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -425,7 +441,7 @@ PARTS = dict(zip(("lane-wise", "memory", "matrix", "lanes", "shape", "observer")
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.slow
+@pytest.mark.full
 def test_tutorial(part: str, tmp_path: Path) -> None:
     """An instruction or an observer, added to a copy as the page says, with a test and with what the laws want."""
     copy = Copy(tmp_path)

@@ -18,16 +18,16 @@ mm.Module.load("examples/handwritten/mma.ptx")["gemm"].launch((4, 4), 32, [A, B,
 """
 # program; modules of the package at most; others, and parts of the package, of which none is imported
 STARTS = {
-    "launch": ("import numpy as np\n" + LAUNCH, 71, (
-        "typer", "rich", "ml_dtypes", "html", "shutil", "shlex", "random", "mmulator.cli", "mmulator.demangle",
+    "launch": ("import numpy as np\n" + LAUNCH, 72, (
+        "argparse", "rich", "ml_dtypes", "html", "shutil", "shlex", "random", "mmulator.cli", "mmulator.demangle",
         "mmulator.diagnostics",
     )),
-    "run": ("from mmulator.cli.app import run; run(['run', 'examples/handwritten/launch.toml'])", 87, (
-        "typer", "rich", "ml_dtypes", "mmulator.jobs.sanitized", "mmulator.findings", "mmulator.rules", "mmulator.layouts",
+    "run": ("from mmulator.cli.app import run; run(['run', 'examples/handwritten/launch.toml'])", 89, (
+        "shutil", "rich", "ml_dtypes", "mmulator.jobs.sanitized", "mmulator.findings", "mmulator.rules", "mmulator.layouts",
         "mmulator.diagnostics",
     )),
-    "check": ("from mmulator.cli.app import run; run(['check', 'examples/handwritten/mma.ptx'])", 144, ("typer", "ml_dtypes")),
-    "help": ("from mmulator.cli.app import run; run(['--help'])", 13, ("numpy", "typer", "rich", "mmulator.codegen")),
+    "check": ("from mmulator.cli.app import run; run(['check', 'examples/handwritten/mma.ptx'])", 146, ("shutil", "ml_dtypes")),
+    "help": ("from mmulator.cli.app import run; run(['--help'])", 13, ("numpy", "rich", "mmulator.codegen")),
 }  # fmt: skip
 NEVER = ("llvmlite.binding", "pydantic", "mmulator.ptx.parser", "mmulator.twin", "mmulator.sanitizer", "mmulator.inspect")
 

@@ -24,7 +24,6 @@ import ml_dtypes
 import numpy
 import rich.console
 import rich.progress
-import typer.main
 
 NAMES = {"darwin": ("Darwin", "arm64"), "win32": ("Windows", "AMD64")}
 MODULES = {"darwin": ("llvmlite",), "win32": ("llvmlite", "fcntl", "resource", "termios", "pty", "pwd")}
@@ -36,7 +35,7 @@ OF_MMAP = {
     "darwin": ("MAP_NORESERVE", "MAP_POPULATE", "MADV_NOHUGEPAGE"),
     "win32": ("MAP_NORESERVE", "MAP_POPULATE", "MADV_NOHUGEPAGE", "MAP_PRIVATE", "MAP_ANONYMOUS", "MAP_SHARED", "PROT_EXEC"),
 }
-LOADED = subprocess, ml_dtypes, numpy, rich.console, rich.progress, typer.main, sysconfig.get_config_vars()  # of this system
+LOADED = subprocess, ml_dtypes, numpy, rich.console, rich.progress, sysconfig.get_config_vars()  # of this system
 
 
 def become(system: str) -> None:

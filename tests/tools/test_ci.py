@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from mmulator.cli.exec import exec as command
-from mmulator.cli.words import Option
 from mmulator.isa.targets import DEVICES
+from mmulator.settings import taken
 from tests.support.places import PACKAGE, ROOT
 
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
@@ -73,14 +72,14 @@ def test_jobs_take_official_actions_and_inputs_that_exist() -> None:
 
 
 def test_options_exist() -> None:
-    plugin = (PACKAGE / "mmulator/doors/pytest_plugin.py").read_text()
-    known = {*re.findall(r"--(?:mmulator)[\w-]*", plugin)}
+    known = {name for row in taken("pytest") for name in row.names}
     (job,) = yaml.safe_load(SNIPPETS["gitlab"]).values()
     (line,) = (line for line in job["script"] if line.startswith("pytest "))
     told = {word.partition("=")[0] for text in (line, SNIPPETS["github"]) for word in re.findall(r"--mm\S*", text)}
     assert told and told <= known
-    hints = [x for hint in command.__annotations__.values() for x in getattr(hint, "__metadata__", ()) if isinstance(x, Option)]
-    assert hints or "Annotated" in str(command.__annotations__)
+    step = next(step["run"] for step in STEPS if step.get("id") == "run")
+    for option in re.findall(r"\$\{own\}([\w-]+)", step):  # of pytest and of exec
+        assert f"--mmulator-{option}" in known and f"--{option}" in {name for row in taken("exec") for name in row.names}
 
 
 @pytest.mark.parametrize(("given", "code"), [

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pytest
 
 import mmulator as mm
-from mmulator.cli.words import COMMANDS
+from mmulator.cli.commands import COMMANDS
 from mmulator.rules import RULES
 from tests.support.places import ROOT
 from tools.site.docstrings import prepared

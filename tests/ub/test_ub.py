@@ -24,7 +24,7 @@ def test_what_is_wrong_is_found_and_told(program: breaches.Change) -> None:
         assert {rule for _, rule in breaches.marks_found(program.file, result)} == program.rules, breaches.said(result)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @compiled
 @pytest.mark.parametrize("file", [file for file in breaches.every() if file.suffix != ".ptx"], ids=lambda file: file.name)
 def test_a_program_is_told_of_its_own_lines(file: Path) -> None:

@@ -279,7 +279,7 @@ def once(source: Path, tests: list[str], work: Path, limit: int, cache: Path | N
         **os.environ, "PYTHONPATH": os.pathsep.join([str(work / "site"), str(source), str(ROOT), *site]),
         "MMULATOR_CACHE": str(cache or work / "cache"), "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
-    options = ("-ptools.judges.mutate", "-vv", "-pno:cacheprovider", "-m", "not slow", "--tb=line", "--color=no")
+    options = ("-ptools.judges.mutate", "-vv", "-pno:cacheprovider", "-m", "not full", "--tb=line", "--color=no")
     options += (f"-n{workers}",) if workers else ("-n0", "-x")
     with (work / "out").open("w") as out:
         process = subprocess.Popen(

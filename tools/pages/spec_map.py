@@ -30,12 +30,12 @@ from mmulator.isa.matrix import FAMILIES, FILES
 from mmulator.isa.row import Row
 from mmulator.isa.targets import DEVICES
 from mmulator.numerics import profiles
-from mmulator.variables import PREFIX, VARIABLES
+from mmulator.settings import PREFIX, variables
 from tests.support.ptxas import differences as ptxas_differences
 from tests.support.ptxas.row_differences import DIFFERENCES as ROW_DIFFERENCES
 from tools import evaluate
 from tools.judges import indigo, judges
-from tools.pages import rules, runtime_page
+from tools.pages import options, rules, runtime_page
 from tools.pages.tables import table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -363,7 +363,9 @@ REGIONS: dict[str, Callable[[], str]] = {
     "refused": lambda: differences(ptxas_differences.REFUSED),
     "rows": row_differences,
     "findings": rules.table,
-    "variables": lambda: table(("variable", "what it says"), [(f"`{PREFIX}{n}`", text) for n, text in VARIABLES.items()]),
+    "settings": options.settings_by_door,
+    "run": lambda: options.command("run"),
+    "variables": lambda: table(("variable", "what it says"), [(f"`{PREFIX}{n}`", text) for n, text in variables().items()]),
     **judges.REGIONS,
 }
 PAGES: dict[str, Callable[[], str]] = {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import mmulator
 from mmulator.cli.app import run
-from mmulator.cli.words import COMMANDS
+from mmulator.cli.commands import COMMANDS
 from mmulator.rules import TOPICS
 from mmulator.rules.examples import example
 from tools.pages.rules import told

@@ -6,54 +6,34 @@ import os
 import platform
 import sys
 import warnings
+from collections.abc import Iterable
 from contextlib import suppress
-from types import FunctionType
 from typing import Any
 
-from mmulator import variables
+from mmulator import __version__
+from mmulator.cli.commands import ABOUT, COMMANDS, command_of
 from mmulator.cli.output import Terminal, WrongUsage, print_error
-from mmulator.cli.words import COMMANDS, command_of, plain
 from mmulator.errors import InternalError, MmulatorError, UnsupportedError
+from mmulator.settings import check_variables
 from mmulator.source import printable
 
 _INTERRUPTED = 130  # exit code after Ctrl-C
 _COMPLETING = "_MMULATOR_COMPLETE"
+_HELP = ("-h", "--help")
+_OPTIONS = {
+    "--version": "Print it.",
+    "--install-completion": "Let a shell complete command lines: bash, zsh or fish, as the next word.",
+    "--show-completion": "Print the script by which it does.",
+    "-h, --help": "Show this; `mmulator COMMAND --help` shows a command's.",
+}
 _OF_LINUX = frozenset(("fcntl", "resource", "termios", "pty", "pwd"))  # modules that Python has where the system has POSIX
 _ELSEWHERE = "it runs on Linux (on Windows in WSL 2); instructions, layouts and descriptors are explained anywhere"
-
-
-def _rewritten(arguments: list[str]) -> list[str]:
-    """Arguments in the form that typer takes: `help run` becomes `run --help`; words of an instruction behind --for need no
-    quotes.
-    """
-    if arguments[:1] == ["help"]:
-        return [*arguments[1:], "--help"]
-    if arguments[:1] in (["exec"], ["judge"], ["debug"]):  # words behind their own options belong to the program
-        from mmulator.cli.program import DEBUG, GDB, JUDGE, own
-
-        flags = {"judge": JUDGE, "debug": DEBUG}.get(arguments[0])
-        if arguments[0] == "debug":
-            end = 1 + own([GDB.get(word, word) for word in arguments[1:]], DEBUG)
-            arguments = [*(GDB.get(word, word) for word in arguments[:end]), *arguments[end:]]
-        end = 1 + (own(arguments[1:]) if flags is None else own(arguments[1:], flags))
-        return [*arguments[:end], *(["--"] if end < len(arguments) else []), *arguments[end:]]
-    if arguments[:1] == ["nvcc"] and arguments[1:] not in (["-h"], ["--help"]) and arguments[1:2] != ["--"]:
-        return ["nvcc", "--", *arguments[1:]]
-    if arguments[:1] not in (["sparse"], ["descriptor"]) or "--for" not in arguments:
-        return arguments
-    from mmulator.isa.names.words import is_word
-
-    at = arguments.index("--for") + 2
-    end = at
-    while end < len(arguments) and is_word(arguments[end]):
-        end += 1
-    return [*arguments[: at - 1], " ".join(arguments[at - 1 : end]), *arguments[end:]] if end > at else arguments
 
 
 def run(arguments: list[str]) -> int:
     """Runs a command line and returns its exit code. A MmulatorError becomes one message, JSON if asked for."""
     screen = sys.stdout
-    variables.check()
+    check_variables()
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _note
@@ -83,30 +63,17 @@ def _give_up_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _say_interrupted() -> None:
-    """Print the last line of an interrupted command: objects of libraries that were half made are not worth a word."""
-    sys.unraisablehook = lambda _: None
-    print("interrupted", file=sys.stderr)
-
-
 def _run(arguments: list[str]) -> int:
     try:
-        arguments = _rewritten(arguments)
-        if arguments in ([], ["--help"], ["-h"]) and _COMPLETING not in os.environ:
-            from mmulator.cli.overview import print_overview
-
-            print_overview()
-            return 0 if arguments else 2
-        code = 0 if _plain(arguments) else _by_typer(arguments)
+        code = _command(arguments)
     except MmulatorError as error:
         print_error(error, as_json="--json" in arguments)
         return 2 if isinstance(error, WrongUsage) else 1
     except SystemExit as stop:
-        if stop.code == _INTERRUPTED:  # typer ends like this without a message
-            _say_interrupted()
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except KeyboardInterrupt:
-        _say_interrupted()
+        sys.unraisablehook = lambda _: None  # objects of libraries that were half made are not worth a word
+        print("interrupted", file=sys.stderr)
         return _INTERRUPTED
     except Exception as error:
         if isinstance(error, OSError) and error.filename is None:  # of a file without a name: standard output
@@ -122,29 +89,71 @@ def _run(arguments: list[str]) -> int:
         bug.kind = InternalError.kind
         print_error(bug, as_json="--json" in arguments)
         return 1
-    return code if isinstance(code, int) else 0
+    return code
 
 
-def _plain(arguments: list[str]) -> bool:
-    """Run a plain command line. Returns False for one that typer must read."""
-    if arguments[:1] == [] or arguments[0] not in COMMANDS or _COMPLETING in os.environ:
-        return False
-    command = command_of(arguments[0])
-    given = plain(command, arguments[1:]) if isinstance(command, FunctionType) else None
-    if given is None:
-        return False
-    try:
-        command(**given)
-    except Exception as error:
-        if "typer" not in sys.modules or not isinstance(error, sys.modules["typer"].BadParameter):
-            raise
-        return False  # typer shows it
-    return True
+def _command(words: list[str]) -> int:
+    """Run the command that words name; its exit code, unless it ends itself."""
+    first = words[0] if words else ""
+    if first == "help":
+        return _command([*words[1:], "--help"])
+    if _COMPLETING in os.environ or first in ("--install-completion", "--show-completion"):
+        return _completion(first, words[1] if len(words) > 1 else None)
+    if first == "--version":
+        print(f"mmulator {__version__}")
+        return 0
+    if not first or first in _HELP:
+        return _overview(code=0 if first else 2)
+    return _named(command_of(known(first, COMMANDS)), [first], words[1:])
 
 
-def _by_typer(arguments: list[str]) -> Any:
-    from mmulator.cli.tree import command_tree
+def _named(command: Any, path: list[str], words: list[str]) -> int:
+    """Run a command, or one of a group."""
+    from mmulator.cli.parser import Group, first_paragraph, parameters, print_commands
 
-    # only the named command is loaded; a shell that completes asks in the environment
-    named = arguments[:1] if arguments and arguments[0] in COMMANDS and _COMPLETING not in os.environ else COMMANDS
-    return command_tree(named)(args=arguments, prog_name="mmulator", standalone_mode=True)
+    if not isinstance(command, Group):
+        command(**parameters(command, path, words))
+        return 0
+    if words[:1] and words[0] in command.commands:
+        return _named(command.commands[words[0]], [*path, words[0]], words[1:])
+    if command.alone is not None and not (words and words[0][:1] != "-"):
+        return _named(command.alone, path, words)
+    if not words or words[0] in _HELP:
+        print_commands(" ".join(("mmulator", *path)), command.about, {n: first_paragraph(c) for n, c in command.commands.items()},
+                       {"-h, --help": "Show this."})  # fmt: skip
+        return 0 if words else 2
+    command.otherwise(words)
+    known(words[0], command.commands, " ".join(path))
+    return 2
+
+
+def known(word: str, commands: Iterable[str], of: str = "") -> str:
+    """The word, if it is a command. Raises WrongUsage for another one, which names what may be meant."""
+    if word in commands:
+        return word
+    from difflib import get_close_matches
+
+    kind = "option" if word[:1] == "-" else "command"
+    near = get_close_matches(word, [*commands, *_HELP, *_OPTIONS], 2, 0.6)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"mmulator{of and ' '}{of} --help lists them"
+    raise WrongUsage(f"mmulator{of and ' '}{of} has no {kind} {word}", hint=hint)
+
+
+def _overview(code: int) -> int:
+    from mmulator.cli.parser import print_commands
+
+    print_commands("mmulator", ABOUT, COMMANDS, _OPTIONS)
+    return code
+
+
+def _completion(asked: str, shell: str | None) -> int:
+    """Answer a shell, or print or install the script by which one asks."""
+    from mmulator.cli import completion
+
+    if _COMPLETING in os.environ:
+        print(completion.answer())
+    elif asked == "--show-completion":
+        print(completion.script(shell), end="")
+    else:
+        print(f"{completion.install(shell)}: completion works in shells that are started from now on")
+    return 0

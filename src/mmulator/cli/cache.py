@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from mmulator.cli.parser import Group, Json
 
 if TYPE_CHECKING:
     from mmulator.codegen.store import Store
 
-cache = typer.Typer(
-    help="Where compiled code is kept, and how much of it.\n\n`mmulator cache clear` removes it.", invoke_without_command=True
-)
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-
-@cache.callback()
-def show(context: typer.Context, json: _Json = False) -> None:
+def show(json: Json = False) -> None:
     """Where compiled code is kept, and how much of it.
 
-    The folder is $MMULATOR_CACHE, or $XDG_CACHE_HOME/mmulator, or ~/.cache/mmulator. It may be removed at any time.
+    The folder is $MMULATOR_CACHE, or $XDG_CACHE_HOME/mmulator, or ~/.cache/mmulator. It may be removed at any time;
+    `mmulator cache clear` does so.
     """
     from mmulator.cli.output import print_json
     from mmulator.codegen.store import open_store
 
-    if context.invoked_subcommand is not None:
-        return
     store, place = open_store()
     entries, size = store.size() if store else (0, 0)
     if json:
@@ -41,8 +34,7 @@ def show(context: typer.Context, json: _Json = False) -> None:
         print(f"entries  {entries}\nbytes    {size} ({_mebibytes(size)})")
 
 
-@cache.command()
-def clear(json: _Json = False) -> None:
+def clear(json: Json = False) -> None:
     """Remove the compiled code that mmulator keeps, and nothing else that lies there."""
     from mmulator.cli.output import print_json
 
@@ -66,3 +58,6 @@ def _store() -> Store:
 
 def _mebibytes(size: int) -> str:
     return f"{size / (1 << 20):.1f} MiB"
+
+
+cache = Group("Where compiled code is kept, and how much of it.", {"clear": clear}, alone=show)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mmulator.cli.words import Option, Positional
+from mmulator.cli.parser import Given, Option, Positional, RowsOf
 
 if TYPE_CHECKING:
     from mmulator.errors import InvalidInstructionError
@@ -16,20 +16,10 @@ if TYPE_CHECKING:
 
 
 def check(
-    file: Annotated[str, Positional(help="PTX, .cu, program, library; - for standard input.", show_default=False)],
-    target: Annotated[str | None, Option(metavar="sm_NN", help="Verify for this target, such as sm_90a.")] = None,
-    entry: Annotated[
-        str | None, Option(metavar="NAME", help="Describe this kernel alone; a part of its C++ name will do.")
-    ] = None,
-    sarif: Annotated[
-        str | None, Option(metavar="FILE", help="Write undefined behaviour as SARIF 2.1.0; - is standard output.")
-    ] = None,
-    baseline: Annotated[
-        str | None, Option(metavar="FILE", help="An earlier SARIF file: tell only what is new, exit code 3 only for that.")
-    ] = None,
-    nvcc_flags: Annotated[str | None, Option(metavar="FLAGS", help="For nvcc, which compiles a .cu.")] = None,
-    timeout: Annotated[float | None, Option(metavar="SECONDS", help="Stop after so long.")] = None,
-    json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    file: Annotated[str, Positional("PTX, .cu, program, library; - for standard input.")],
+    given: Annotated[Given, RowsOf("check")],
+    target: Annotated[str | None, Option("Verify for this target, such as sm_90a.", "sm_NN", offer="target_names")] = None,
+    entry: Annotated[str | None, Option("Describe this kernel alone; a part of its C++ name will do.", "NAME")] = None,
 ) -> None:
     """Verify a PTX module: every instruction and operand, for its .target and .version.
 
@@ -39,7 +29,8 @@ def check(
     is certain without a run. The exit code is 0 only if the module is valid and everything in it can be run; it is 3 if
     it is, and has undefined behaviour of severity error.
 
-    Example: mmulator check examples/hopper_gemm/gemm.ptx
+    Examples:
+        mmulator check examples/hopper_gemm/gemm.ptx
     """
     import shlex
     from dataclasses import replace
@@ -57,13 +48,13 @@ def check(
     from mmulator.ptx.verify import verify
     from mmulator.source import Source
 
-    exclude({"--sarif -": sarif == "-", "--json": json}, "both write to standard output")
-    check_sarif(sarif)
-    known = read(baseline)
+    exclude({"--sarif -": given.sarif == "-", "--json": given.json}, "both write to standard output")
+    check_sarif(given.sarif)
+    known = read(given.baseline)
     name = "<stdin>" if file == "-" else file
-    with loading_within(timeout, name):
+    with loading_within(given.timeout, name):
         device = None if target is None else default_device(_target(target))
-        module = parse_module(Source(*text_of(read_bytes(file), name, device, entry, shlex.split(nvcc_flags or ""))))
+        module = parse_module(Source(*text_of(read_bytes(file), name, device, entry, shlex.split(given.nvcc_flags or ""))))
         if target is not None:
             module = replace(module, target=_target(target))
         kernels = module.entries
@@ -74,11 +65,11 @@ def check(
         wrong = {e.span.line for e in errors if e.span}
         missing = tuple(u for u in unsupported(module) if u.span.line not in wrong)  # what is wrong is said once
         found = static_findings(module) if not errors else ()
-    if sarif is not None:
-        write_sarif(sarif, found, known=known)
+    if given.sarif is not None:
+        write_sarif(given.sarif, found, known=known)
     found = tuple(known.new(found)) if known is not None else found
-    if sarif != "-":
-        (_as_json if json else _as_text)(module, kernels, errors, missing, found)
+    if given.sarif != "-":
+        (_as_json if given.json else _as_text)(module, kernels, errors, missing, found)
     code = 1 if errors or missing else code_of(found)
     if code:
         sys.exit(code)

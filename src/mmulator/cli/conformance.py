@@ -7,41 +7,42 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mmulator.cli.parser import Given, Option, RowsOf
 from mmulator.cli.progress import Progress
-from mmulator.cli.words import Option
+from mmulator.settings.readers import decimal, whole
 
 if TYPE_CHECKING:
     from mmulator.conformance.run import ItemResult, RunOutcome, RunSettings
 
 
 def conformance(
-    gpu: Annotated[bool, Option("--gpu", help="Compare with the NVIDIA GPU of this machine.")] = False,
-    vectors: Annotated[Path | None, Option(help="Folder of vectors to replay. Default: that of the repository.")] = None,
-    device: Annotated[str | None, Option(help="Replay the vectors of this device only, such as sm_90.")] = None,
-    filter: Annotated[str, Option(help="Only forms (and edges) that this regular expression finds.")] = "",
+    rows: Annotated[Given, RowsOf("conformance")],
+    gpu: Annotated[bool, Option("Compare with the NVIDIA GPU of this machine.")] = False,
+    vectors: Annotated[Path | None, Option("Folder of vectors to replay. Default: that of the repository.", "DIR")] = None,
+    filter: Annotated[str, Option("Only forms (and edges) that this regular expression finds.", "REGEX")] = "",
     cases: Annotated[
-        int | None, Option(help="With --gpu: cases a form, eight columns of results each. Default: 10000.", min=1)
+        int | None, Option("With --gpu: cases a form, eight columns of results each. Default: 10000.", read=whole(1))
     ] = None,
-    seed: Annotated[int | None, Option(help="With --gpu: of the operands. Default: 1.")] = None,
-    report: Annotated[list[Path] | None, Option(help="Write a report: FILE.json or FILE.html.")] = None,
-    capture: Annotated[Path | None, Option(help="Write what the GPU answers as vectors to this folder.")] = None,
-    resume: Annotated[bool, Option("--resume", help="Go on with a run that was interrupted, or that --seconds ended.")] = False,
+    report: Annotated[list[Path] | None, Option("Write a report: FILE.json or FILE.html.", "FILE")] = None,
+    capture: Annotated[Path | None, Option("Write what the GPU answers as vectors to this folder.", "DIR")] = None,
+    resume: Annotated[bool, Option("Go on with a run that was interrupted, or that --seconds ended.")] = False,
     seconds: Annotated[
-        float | None, Option(help="End after this time; forms of every group are taken in turn. --resume goes on.", min=1)
+        float | None,
+        Option(
+            "End after this time; forms of every group are taken in turn. --resume goes on.", "SECONDS",
+            read=decimal(1, "a number from 1 on"),
+        ),
     ] = None,
-    processes: Annotated[int, Option(help="Processes to use. Default: all cores.", min=0)] = 0,
-    dask: Annotated[str | None, Option(metavar="ADDRESS", help="Replay on the workers of a Dask cluster.")] = None,
-    json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    processes: Annotated[int, Option("Processes to use. Default: all cores.", read=whole(0))] = 0,
 ) -> None:
     """Compare the model with a GPU, register by register, on operands that are hard to get right.
 
     Without --gpu, replays what GPUs answered, as kept in the repository's vectors/.
 
-    Examples: mmulator conformance --filter wgmma.*f16
-
-    mmulator conformance --gpu --cases 10000 --report conformance.html
-
-    mmulator conformance --seconds 600
+    Examples:
+        mmulator conformance --filter wgmma.*f16
+        mmulator conformance --gpu --cases 10000 --report conformance.html
+        mmulator conformance --seconds 600
 
     The exit code is 0 only if everything was compared that --filter and --seconds ask for, and no bit differs.
     """
@@ -51,28 +52,29 @@ def conformance(
     from mmulator.errors import MmulatorError
     from mmulator.hosts import cluster_at
 
-    _check(gpu, vectors, device, capture, filter, report or [])
-    exclude({"--dask": dask, "--gpu": gpu}, "the GPU is that of this machine")
-    exclude({"--dask": dask, "--processes": processes or None}, "the cluster has its own")
-    for name, value in (("--cases", cases), ("--seed", seed)):
+    _check(gpu, vectors, rows.device, capture, filter, report or [])
+    exclude({"--dask": rows.dask, "--gpu": gpu}, "the GPU is that of this machine")
+    exclude({"--dask": rows.dask, "--processes": processes or None}, "the cluster has its own")
+    for name, value in (("--cases", cases), ("--seed", rows.seed)):
         if value is not None and not gpu:
             raise MmulatorError(f"{name} goes with --gpu: vectors have their own operands")
-    settings = RunSettings(1 if seed is None else seed, cases or 10_000, filter, processes=processes, capture=capture is not None)
+    seed = 1 if rows.seed is None else rows.seed
+    settings = RunSettings(seed, cases or 10_000, filter, processes=processes, capture=capture is not None)
     settings = replace(settings, limit=seconds or 0.0)
     if gpu:
-        outcomes = [(settings, _run(settings, _state(settings), resume, json))]
+        outcomes = [(settings, _run(settings, _state(settings), resume, rows.json))]
     else:
         outcomes = []
-        with cluster_at(dask) as client:
-            for folder in _folders(vectors, device):
+        with cluster_at(rows.dask) as client:
+            for folder in _folders(vectors, rows.device):
                 each = replace(settings, replay=str(folder))
-                outcomes.append((each, _run(each, _state(each), resume, json, client)))
+                outcomes.append((each, _run(each, _state(each), resume, rows.json, client)))
     for path in report or []:
         reports.write(path, outcomes)
     if capture is not None:
         for path in reports.write_vectors(capture, outcomes[0][1], settings):
             print(f"wrote {path}", file=sys.stderr)
-    if json:
+    if rows.json:
         print_json("conformance", reports.as_data(outcomes))
     else:
         _print(outcomes)

@@ -4,76 +4,70 @@ from __future__ import annotations
 
 import os
 import sys
-from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mmulator.cli.output import WrongUsage
-from mmulator.cli.words import Option, Positional
+from mmulator.cli.parser import Given, Option, ProgramWords, RowsOf
+from mmulator.settings.readers import whole
 
 if TYPE_CHECKING:
     from mmulator.jobs.job import Job
 
 
 def debug(
+    given: Annotated[Given, RowsOf("debug")],
     program: Annotated[
         list[str] | None,
-        Positional(
-            metavar="PROGRAM [ARGS]...",
-            help="A launch file (.toml); or a Python script, -m MODULE, -c CODE, a program, or its .cu file.",
-            show_default=False,
-        ),
+        ProgramWords("A launch file (.toml); or a Python script, -m MODULE, -c CODE, a program, or its .cu file.",
+                     "PROGRAM [ARGS]..."),
     ] = None,
-    ex: Annotated[list[str] | None, Option("--ex", metavar="COMMAND", help="Carry out a command first (also -ex).")] = None,
-    commands: Annotated[
-        Path | None, Option("--commands", metavar="FILE", help="Carry out the commands of a file first (also -x).")
-    ] = None,
+    ex: Annotated[list[str] | None, Option("Carry out a command first.", "COMMAND", names="--ex -ex")] = None,
+    commands: Annotated[Path | None, Option("Carry out the commands of a file first.", "FILE", names="--commands -x")] = None,
     batch: Annotated[
-        bool, Option("--batch", help="Ask nobody: where the commands end, the program goes on by itself (also -batch).")
+        bool, Option("Ask nobody: where the commands end, the program goes on by itself.", names="--batch -batch")
     ] = False,
     kernel: Annotated[
-        str | None, Option(metavar="NAME", help="Stop first in a kernel with such a name. Default: in the first launch.")
+        str | None, Option("Stop first in a kernel with such a name. Default: in the first launch.", "NAME")
     ] = None,
-    device: Annotated[str | None, Option(metavar="DEVICE", help="Chip (H100) to compute as.")] = None,
-    seed: Annotated[int | None, Option(metavar="N", help="Seed of the scheduler's choices.", min=0)] = None,
-    sanitize: Annotated[bool, Option("--sanitize", help="Look for undefined behaviour, too.")] = False,
-    json: Annotated[bool, Option("--json", help="A line of JSON for each command.")] = False,
-    dap: Annotated[bool, Option("--dap", help="Serve an editor by the Debug Adapter Protocol; it says which program.")] = False,
+    dap: Annotated[bool, Option("Serve an editor by the Debug Adapter Protocol; it says which program.")] = False,
     port: Annotated[
-        int | None, Option(metavar="PORT", help="With --dap: of this machine, where editors connect.", min=0, max=65535)
+        int | None, Option("With --dap: of this machine, where editors connect.", "PORT", read=whole(0, 65535))
     ] = None,
-    vscode: Annotated[Path | None, Option(metavar="FILE.vsix", help="Write an extension for Visual Studio Code.")] = None,
+    vscode: Annotated[Path | None, Option("Write an extension for Visual Studio Code.", "FILE.vsix")] = None,
 ) -> None:
     """Debug kernels, forwards and backwards, in a terminal.
 
     A launch stops between two instructions of a warp, and the program waits meanwhile. Commands are gdb's and cuda-gdb's words;
     `help` at the prompt lists them.
+
+    Examples:
+        mmulator debug examples/hopper_pipeline/launch.toml
+        mmulator debug train.py --epochs 1
+        mmulator debug --batch -ex "break ptx:120 if tid.x == 3" -ex continue -ex "info registers" gemm.py
+        mmulator debug -x commands.txt ./gemm --m=512
+        mmulator debug --dap
     """
     if dap or port is not None or vscode is not None or not program:
         from mmulator.cli.adapter import for_editors
 
         for_editors(program, dap, port, vscode)
         return
-    settings: dict[str, Any] = {"front": "terminal", "commands": _commands(ex or [], commands), "batch": batch, "json": json}
-    settings["kernel"] = kernel or ""
+    first = _commands(ex or [], commands)
+    settings = {"front": "terminal", "commands": first, "batch": batch, "json": given.json, "kernel": kernel or ""}
     if program[0].endswith(".toml"):
         if len(program) > 1:
-            raise WrongUsage(f"{program[0]} is a launch file, which takes no arguments", hint="options stand before it")
-        sys.exit(_launch_file(Path(program[0]), settings, device, seed, sanitize))
+            raise WrongUsage(f"{program[1]} is a word too many: {program[0]} is a launch file, which takes no arguments")
+        sys.exit(_launch_file(Path(program[0]), settings, given.device, given.seed, given.sanitize))
     from json import dumps
 
     from mmulator.cli.program import check_program, start, surroundings
 
     check_program(program)
-    if device is not None:
-        from mmulator.isa.chips import as_device
-
-        device = as_device(device)
     for name, number in (("input", 0), ("output", 1)):  # a program, or pytest, may put others in their places
         settings[name] = os.dup(number)
         os.set_inheritable(settings[name], True)
-    given = {"device": device, "seed": seed, "sanitize": 1 if sanitize else None, "debug": dumps(settings)}
-    start(program, surroundings(given))
+    start(program, surroundings({**vars(given), "debug": dumps(settings)}))
 
 
 def _commands(ex: list[str], file: Path | None) -> list[str]:
@@ -104,17 +98,3 @@ def _launch_file(file: Path, settings: dict[str, Any], device: str | None, seed:
     for c in result.comparisons:
         print(f"{c.name}: {'as expected' if c.ok else 'not as expected: `mmulator run` tells more'}")
     return 0 if result.ok else 1
-
-
-EXAMPLES = r"""
-mmulator debug examples/hopper_pipeline/launch.toml
-
-mmulator debug train.py --epochs 1
-
-mmulator debug --batch -ex "break ptx:120 if tid.x == 3" -ex continue -ex "info registers" gemm.py
-
-mmulator debug -x commands.txt ./gemm --m=512
-
-mmulator debug --dap
-"""
-debug.__doc__ = "\n\n".join((cleandoc(debug.__doc__ or ""), r"[bold]Examples[/bold]", EXAMPLES.strip()))

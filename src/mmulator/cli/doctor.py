@@ -10,9 +10,9 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-from mmulator.cli.words import Option
+from mmulator.cli.parser import Json
 from mmulator.errors import MmulatorError
 
 HERE, MISSING, WRONG = "here", "missing", "wrong"
@@ -103,7 +103,7 @@ def _compiler() -> Iterator[Part]:
     yield Part("processor", HERE, f"{name}, {level or below}, {cores} {'core' if cores == 1 else 'cores'}", todo)
     made = shipped()
     if made is not None:
-        yield Part("object code", HERE, f"{len(made):,} functions came with the package")
+        yield Part("object code", HERE, f"{len(made):,} functions came with the package, or with a build of the same sources")
     else:
         todo = "an installation that is not editable brings it: `pip install .` in a clone"
         yield Part("object code", MISSING, "first launches compile what does not depend on a kernel (3 to 4 s)", todo)
@@ -173,12 +173,13 @@ def _gpu() -> Iterator[Part]:
 
 
 def _variables() -> Iterator[Part]:
-    from mmulator.variables import INTERNAL, PREFIX, VARIABLES
+    from mmulator.settings import INTERNAL, PREFIX, variables
 
+    names = variables()
     for name, value in sorted(os.environ.items()):
         word = name.removeprefix(PREFIX)
         if word != name and word not in INTERNAL:
-            known = word in VARIABLES
+            known = word in names
             yield Part(name, HERE if known else WRONG, value, "" if known else "no variable of mmulator's: docs/robustness.md")
 
 
@@ -190,7 +191,7 @@ def parts() -> list[Part]:
     return [part for check in CHECKS for part in check()]
 
 
-def doctor(json: Annotated[bool, Option("--json", help="Print JSON.")] = False) -> None:
+def doctor(json: Json = False) -> None:
     """A report on this machine: the libraries and devices that mmulator can use.
 
     A part that is missing has a line with what it would be for, and what to install. Nothing is installed or changed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from mmulator.cli.words import Option, Positional
+from mmulator.cli.parser import Json, Option, Positional
 
 if TYPE_CHECKING:
     from mmulator.inspect import Explanation
@@ -15,22 +15,17 @@ _OTHERS = 12  # other matches that are named
 
 def explain(
     instruction: Annotated[
-        list[str],
-        Positional(
-            help="A name, a pasted statement, words; a rule of the sanitizer; or a concept, such as swizzle.", show_default=False,
-            autocompletion="explained_words",
-        ),
+        list[str], Positional("A name, a pasted statement, words; a rule of the sanitizer; or a concept, such as swizzle.",
+                   offer="explained_words")
     ],
-    target: Annotated[
-        str | None, Option(help="Only what this .target has, such as sm_90a.", autocompletion="target_names")
-    ] = None,
-    ptx: Annotated[str | None, Option(help="Only what this .version has, such as 8.0.")] = None,
-    device: Annotated[str | None, Option(help="The arithmetic of one device, such as sm_90. Default: all.")] = None,
-    brief: Annotated[bool, Option("--brief", help="Without the text to paste: the default.")] = False,
-    full: Annotated[bool, Option("--full", help="With PTX and a CUDA function to paste.")] = False,
-    ptx_only: Annotated[bool, Option("--ptx-only", help="Print the PTX to paste, nothing else.")] = False,
-    cuda_only: Annotated[bool, Option("--cuda-only", help="Print the CUDA function, nothing else.")] = False,
-    json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    target: Annotated[str | None, Option("Only what this .target has, such as sm_90a.", "sm_NN", offer="target_names")] = None,
+    ptx: Annotated[str | None, Option("Only what this .version has, such as 8.0.", "VERSION")] = None,
+    device: Annotated[str | None, Option("The arithmetic of one device, such as sm_90. Default: all.")] = None,
+    brief: Annotated[bool, Option("Without the text to paste: the default.")] = False,
+    full: Annotated[bool, Option("With PTX and a CUDA function to paste.")] = False,
+    ptx_only: Annotated[bool, Option("Print the PTX to paste, nothing else.")] = False,
+    cuda_only: Annotated[bool, Option("Print the CUDA function, nothing else.")] = False,
+    json: Json = False,
 ) -> None:
     """Explain a matrix instruction: operands, legal targets, each device's arithmetic, rules, text to paste. Or a rule of the
     sanitizer (`run --sanitize`): what must hold, and an example; `explain rules` lists them. Or one of the words swizzle,
@@ -38,17 +33,13 @@ def explain(
 
     Words narrow: a family, a shape or part of one, types, qualifiers. The likeliest form is explained, others are named.
 
-    Examples: mmulator explain wgmma m64n128 bf16
-
-    mmulator explain mma.sp f8f6f4 e2m1 --full
-
-    mmulator explain mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --device sm_90
-
-    mmulator explain ldmatrix x4 trans --cuda-only > ldmatrix.cuh
-
-    mmulator explain wgmma-fence-missing
-
-    mmulator explain swizzle
+    Examples:
+        mmulator explain wgmma m64n128 bf16
+        mmulator explain mma.sp f8f6f4 e2m1 --full
+        mmulator explain mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --device sm_90
+        mmulator explain ldmatrix x4 trans --cuda-only > ldmatrix.cuh
+        mmulator explain wgmma-fence-missing
+        mmulator explain swizzle
     """
     from mmulator.cli import rules
     from mmulator.cli.output import exclude, print_json
@@ -195,13 +186,13 @@ def _commands(e: Explanation) -> list[str]:
 
     form = form_of(e.mnemonic)
     held = operands(form)
-    where = "lanes and columns of tensor memory" if form.family == "tcgen05" and form.atype else "lanes and registers"
+    where = "lanes and columns of tensor memory" if form.effects.tensor and form.atype else "lanes and registers"
     out = [f"{where}: mmulator layout {e.mnemonic} {'|'.join(held)}"] if held else []
-    if form.family == "tcgen05" and form.atype:
+    if form.effects.tensor and form.atype:
         out.append(f"instruction descriptor: mmulator descriptor encode {e.mnemonic} --operand idesc")
-    if form.family in ("wgmma", "tcgen05") and form.atype:
+    if (form.lanes > 32 or form.effects.tensor) and form.atype:
         out.append(f"matrices in shared memory: mmulator descriptor encode {e.mnemonic}")
-    if form.sparse and form.family != "tcgen05":
+    if form.sparse and not form.effects.tensor:
         out.append(f"metadata: mmulator sparse lanes --for {e.mnemonic}")
     return out
 

@@ -6,23 +6,22 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from mmulator.cli.words import Option
+from mmulator.cli.parser import Option
+from mmulator.settings.readers import whole
 
 
 def explore(
-    port: Annotated[int, Option(metavar="PORT", help="0, the default, takes a free one.", min=0, max=65535)] = 0,
-    export: Annotated[
-        Path | None, Option(metavar="DIR", help="Write the pages as files, which need no server, and stop.")
-    ] = None,
-    json: Annotated[bool, Option("--json", help="Print the address, or what was written, as JSON.")] = False,
+    port: Annotated[int, Option("0, the default, takes a free one.", "PORT", read=whole(0, 65535))] = 0,
+    export: Annotated[Path | None, Option("Write the pages as files, which need no server, and stop.", "DIR")] = None,
+    json: Annotated[bool, Option("Print the address, or what was written, as JSON.")] = False,
 ) -> None:
     """Show layouts, shared memory, tensor maps, sparse metadata, number formats and sums in a browser.
 
     The pages are served to this machine alone until Ctrl-C. They load nothing from elsewhere.
 
-    Examples: mmulator explore
-
-    mmulator explore --export site
+    Examples:
+        mmulator explore
+        mmulator explore --export site
     """
     if export is not None:
         _export(export, json)

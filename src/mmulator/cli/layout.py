@@ -7,87 +7,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mmulator.cli.output import exclude, misused, print_json, print_line, print_text, width, write_file
-from mmulator.cli.words import Option, Positional
+from mmulator.cli.parser import Json, Option, Positional
 
 if TYPE_CHECKING:
     from mmulator.inspect.layouts.answer import Element, Layout
 
 
-def layout(
-    words: Annotated[
-        list[str],
-        Positional(
-            metavar="INSTRUCTION [OPERAND]",
-            help="The instruction as in PTX or in words (mma m16n8k16 bf16), then the operand: a, b, c, d; r of a load or "
-            "store; e (wgmma: sp_meta), the metadata; scale_a, scale_b. Of tcgen05, no operand: all that have a layout.",
-            show_default=False,
-            autocompletion="instruction_words",
-        ),
-    ],
-    element: Annotated[str | None, Option(metavar="ROW,COL[,COPY]", help="Who holds this element.")] = None,
-    register: Annotated[str | None, Option(metavar="LANE,REG[,INDEX]", help="What lies in this register.")] = None,
-    by: Annotated[
-        str | None, Option(metavar="matrix|lane", help="Table by rows and columns, or by lanes. Default: matrix.")
-    ] = None,
-    full: Annotated[bool, Option("--full", help="All of a large one, not just what repeats.")] = False,
-    selector: Annotated[int | None, Option(help="Sparsity selector, for the metadata. Default: 0.")] = None,
-    byte_id: Annotated[int | None, Option(help="Of the scale factors. Default: 0.")] = None,
-    thread_id: Annotated[int | None, Option(help="Of the scale factors. Default: 0.")] = None,
-    device: Annotated[
-        str | None, Option(help="Matters for wmma, whose fragments the specification leaves open. Default: sm_90.")
-    ] = None,
-    svg: Annotated[str | None, Option(metavar="FILE", help="Draw it. - is standard output, here and below.")] = None,
-    png: Annotated[str | None, Option(metavar="FILE", help="Draw it; needs the extra draw.")] = None,
-    theme: Annotated[
-        str | None, Option(metavar="auto|light|dark", help="Of the drawing; auto, the default, follows the reader's.")
-    ] = None,
-    csv: Annotated[bool, Option("--csv", help="Print CSV, a line for each place in the registers.")] = False,
-    markdown: Annotated[bool, Option("--markdown", help="Print a Markdown table.")] = False,
-    cute: Annotated[bool, Option("--cute", help="Print the CuTe layout from (thread, value) to an element.")] = False,
-    json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Which lane and register holds which element of a matrix, its metadata or its scale factors.
-
-    Examples: mmulator layout mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 a
-
-    mmulator layout wgmma m64n256 bf16 d --element 17,200
-
-    mmulator layout mma.sp m16n8k32 f16 e --selector 1 --svg metadata.svg
-
-    mmulator layout tcgen05 m128n64 f16
-
-    Elements are named as in the specification's figures: a5 is a lane's element number 5.
-    """
-    wanted = _Wanted(element, register, by, full, svg, png, theme, csv, markdown, cute, json)
-    wanted.check()
-    instruction, operand = _split(words)
-    if operand is None:
-        options = {"--selector": selector, "--byte-id": byte_id, "--thread-id": thread_id, "--device": device, "--by": by}
-        operand = _only_operand(instruction, options | wanted.asked())
-    if operand is None:
-        _print_overview(instruction)
-        return
-    found = _find(instruction, operand, selector, byte_id, thread_id, device)
-    if full and (svg is not None or png is not None):
-        _check_size(found)
-    wanted.give(instruction, found)
-
-
 @dataclass(frozen=True)
-class _Wanted:
-    """Questions about a layout, and the form of the answer, as the options say."""
+class LayoutQuestions:
+    """Questions about a layout, and the form of the answer."""
 
-    element: str | None
-    register: str | None
-    by: str | None
-    full: bool
-    svg: str | None
-    png: str | None
-    theme: str | None
-    csv: bool
-    markdown: bool
-    cute: bool
-    json: bool
+    element: Annotated[str | None, Option("Who holds this element.", "ROW,COL[,COPY]")] = None
+    register: Annotated[str | None, Option("What lies in this register.", "LANE,REG[,INDEX]")] = None
+    by: Annotated[str | None, Option("Table by rows and columns, or by lanes. Default: matrix.", "matrix|lane")] = None
+    full: Annotated[bool, Option("All of a large one, not just what repeats.")] = False
+    svg: Annotated[str | None, Option("Draw it. - is standard output, here and below.", "FILE")] = None
+    png: Annotated[str | None, Option("Draw it; needs the extra draw.", "FILE")] = None
+    theme: Annotated[str | None, Option("Of the drawing; auto, the default, follows the reader's.", "auto|light|dark")] = None
+    csv: Annotated[bool, Option("Print CSV, a line for each place in the registers.")] = False
+    markdown: Annotated[bool, Option("Print a Markdown table.")] = False
+    cute: Annotated[bool, Option("Print the CuTe layout from (thread, value) to an element.")] = False
+    json: Json = False
 
     def check(self) -> None:
         """Raise WrongUsage where options contradict each other, or one would have no effect."""
@@ -111,10 +51,7 @@ class _Wanted:
 
     def asked(self) -> dict[str, Any]:
         """Options that are about one operand."""
-        return {
-            "--element": self.element, "--register": self.register, "--full": self.full, "--svg": self.svg, "--png": self.png,
-            "--csv": self.csv, "--markdown": self.markdown, "--cute": self.cute, "--json": self.json,
-        }  # fmt: skip
+        return {f"--{name}": value for name, value in vars(self).items() if name != "theme"}
 
     def places(self) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
         """The element and the register that are asked for, as numbers."""
@@ -139,6 +76,47 @@ class _Wanted:
             print_json("layout", {"ok": True, **found.to_dict()})
         else:
             _print_all(instruction, found, self.by or "matrix", self.full, self.csv, self.markdown)
+
+
+def layout(
+    words: Annotated[
+        list[str],
+        Positional(
+            "The instruction as in PTX or in words (mma m16n8k16 bf16), then the operand: a, b, c, d; r of a load or store; e "
+            "(wgmma: sp_meta), the metadata; scale_a, scale_b. Of tcgen05, no operand: all that have a layout.",
+            "INSTRUCTION [OPERAND]", offer="instruction_words",
+        ),
+    ],
+    wanted: LayoutQuestions,
+    selector: Annotated[int | None, Option("Sparsity selector, for the metadata. Default: 0.")] = None,
+    byte_id: Annotated[int | None, Option("Of the scale factors. Default: 0.")] = None,
+    thread_id: Annotated[int | None, Option("Of the scale factors. Default: 0.")] = None,
+    device: Annotated[
+        str | None, Option("Matters for wmma, whose fragments the specification leaves open. Default: sm_90.")
+    ] = None,
+) -> None:
+    """Which lane and register holds which element of a matrix, its metadata or its scale factors.
+
+    Examples:
+        mmulator layout mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 a
+        mmulator layout wgmma m64n256 bf16 d --element 17,200
+        mmulator layout mma.sp m16n8k32 f16 e --selector 1 --svg metadata.svg
+        mmulator layout tcgen05 m128n64 f16
+
+    Elements are named as in the specification's figures: a5 is a lane's element number 5.
+    """
+    wanted.check()
+    instruction, operand = _split(words)
+    if operand is None:
+        options = {"--selector": selector, "--byte-id": byte_id, "--thread-id": thread_id, "--device": device}
+        operand = _only_operand(instruction, options | wanted.asked())
+    if operand is None:
+        _print_overview(instruction)
+        return
+    found = _find(instruction, operand, selector, byte_id, thread_id, device)
+    if wanted.full and (wanted.svg is not None or wanted.png is not None):
+        _check_size(found)
+    wanted.give(instruction, found)
 
 
 def _find(

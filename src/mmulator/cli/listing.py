@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import TYPE_CHECKING, Annotated
 
-from mmulator.cli.words import Option, Positional
+from mmulator.cli.parser import Json, Option, Positional
 
 if TYPE_CHECKING:
     from mmulator.inspect import FormGroup
@@ -14,32 +14,27 @@ if TYPE_CHECKING:
 
 def list(
     words: Annotated[
-        builtins.list[str] | None,
-        Positional(help="As for explain: a family, a shape, types, qualifiers.", autocompletion="instruction_words"),
+        builtins.list[str] | None, Positional("As for explain: a family, a shape, types, qualifiers.", offer="instruction_words")
     ] = None,
-    target: Annotated[
-        str | None, Option(help="What this .target has, such as sm_90a.", autocompletion="target_names")
-    ] = None,
-    ptx: Annotated[str | None, Option(help="What this .version has, such as 8.0.")] = None,
-    type: Annotated[str | None, Option(help="An element type of A, B, C or D, such as bf16 or fp8.")] = None,
-    family: Annotated[str | None, Option(help="mma, wgmma, wmma, tcgen05, or a matrix move: ldmatrix and others.")] = None,
-    shape: Annotated[str | None, Option(help="A shape or part of one: m16n8k16, n128, k32.")] = None,
-    sparse: Annotated[bool, Option("--sparse", help="With sparse A.")] = False,
-    dense: Annotated[bool, Option("--dense", help="Without sparse A.")] = False,
-    device: Annotated[str | None, Option(help="What this device runs with known arithmetic, such as sm_89.")] = None,
-    devices: Annotated[bool, Option("--devices", help="The devices instead: chips, instructions, evidence.")] = False,
-    full: Annotated[bool, Option("--full", help="Every name in full, one a line.")] = False,
-    json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    target: Annotated[str | None, Option("What this .target has, such as sm_90a.", "sm_NN", offer="target_names")] = None,
+    ptx: Annotated[str | None, Option("What this .version has, such as 8.0.", "VERSION")] = None,
+    type: Annotated[str | None, Option("An element type of A, B, C or D, such as bf16 or fp8.")] = None,
+    family: Annotated[str | None, Option("mma, wgmma, wmma, tcgen05, or a matrix move: ldmatrix and others.")] = None,
+    shape: Annotated[str | None, Option("A shape or part of one: m16n8k16, n128, k32.")] = None,
+    sparse: Annotated[bool, Option("With sparse A.")] = False,
+    dense: Annotated[bool, Option("Without sparse A.")] = False,
+    device: Annotated[str | None, Option("What this device runs with known arithmetic, such as sm_89.")] = None,
+    devices: Annotated[bool, Option("The devices instead: chips, instructions, evidence.")] = False,
+    full: Annotated[bool, Option("Every name in full, one a line.")] = False,
+    json: Json = False,
 ) -> None:
     """List matrix instructions, those that differ only in shape, type or a qualifier in one line.
 
-    Examples: mmulator list --target sm_90a --type bf16
-
-    mmulator list wgmma fp8 --dense
-
-    mmulator list --family mma --device "RTX 4090" --full
-
-    mmulator list --devices
+    Examples:
+        mmulator list --target sm_90a --type bf16
+        mmulator list wgmma fp8 --dense
+        mmulator list --family mma --device "RTX 4090" --full
+        mmulator list --devices
     """
     from mmulator.cli.output import exclude, print_json
     from mmulator.inspect import group

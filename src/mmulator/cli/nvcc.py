@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from inspect import cleandoc
 from typing import Annotated
 
-from mmulator.cli.words import Positional
+from mmulator.cli.parser import ProgramWords
 
 
 def begin(arguments: list[str]) -> None:
@@ -23,7 +22,7 @@ def begin(arguments: list[str]) -> None:
     raise SystemExit(code)
 
 
-_ARGUMENTS = Positional(metavar="ARGS...", help="As nvcc takes them.", show_default=False)
+_ARGUMENTS = ProgramWords("As nvcc takes them.", "ARGS...", whole=True)
 
 
 def nvcc(arguments: Annotated[list[str] | None, _ARGUMENTS] = None) -> None:
@@ -34,15 +33,11 @@ def nvcc(arguments: Annotated[list[str] | None, _ARGUMENTS] = None) -> None:
     (-cubin), with lines of the source (-lineinfo), and -arch=native is the device that programs find.
 
     nvcc is $MMULATOR_NVCC, or that on PATH, in $CUDA_HOME, $CUDA_PATH, /usr/local/cuda or among Python's packages.
+
+    Examples:
+        mmulator nvcc -O3 -arch=sm_90a main.cu -o main
+        mmulator nvcc -cubin -arch=sm_90a kernel.cu
     """
     from mmulator.toolkit.wrapper import main
 
     sys.exit(main(arguments or []))
-
-
-EXAMPLES = """
-mmulator nvcc -O3 -arch=sm_90a main.cu -o main
-
-mmulator nvcc -cubin -arch=sm_90a kernel.cu
-"""
-nvcc.__doc__ = "\n\n".join((cleandoc(nvcc.__doc__ or ""), r"[bold]Examples[/bold]", EXAMPLES.strip())).replace("=[", r"=\[")

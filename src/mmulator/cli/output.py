@@ -116,14 +116,12 @@ def exclude(options: dict[str, Any], why: str) -> None:
     """Raise WrongUsage where more than one of the options is given (neither None nor False)."""
     given = [name for name, value in options.items() if value is not None and value is not False]
     if len(given) > 1:
-        raise misused(f"not both {given[0]} and {given[1]}: {why}", " / ".join(given[:2]))
+        raise WrongUsage(f"not both {given[0]} and {given[1]}: {why}")
 
 
-def misused(why: str, where: str) -> Exception:
-    """typer's error for options or arguments that make no sense. where: these, as help writes them."""
-    import typer
-
-    return typer.BadParameter(why, param_hint=where)
+def misused(why: str, where: str) -> WrongUsage:
+    """The error for options or arguments that make no sense. where: these, as help writes them."""
+    return WrongUsage(f"{where}: {why}")
 
 
 def print_json(name: str, data: dict[str, Any]) -> None:

@@ -10,26 +10,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mmulator import variables
-from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
-
-_FLAGS = ("-h", "--help", "--sanitize", "--strict", "--keep-going", "--json", "--profile")  # options of ours without a value
-
-JUDGE = ("-h", "--help", "--json", "--no-sanitize", "--profile")  # those of judge
-DEBUG = ("-h", "--help", "--json", "--sanitize", "--batch", "--dap")  # those of debug
-GDB = {"-ex": "--ex", "-x": "--commands", "-batch": "--batch"}  # gdb's spellings of some
+from mmulator.errors import MmulatorError, UnsupportedError
+from mmulator.settings import Settings, check_variables, environment_of
 
 
 def begin(arguments: list[str]) -> None:
     """Run `exec` without options of mmulator's at once. Returns where there is anything to print or to complete."""
-    if not arguments or own(arguments) or "_MMULATOR_COMPLETE" in os.environ:
+    if not arguments or arguments[0].startswith("--") or arguments[0] == "-h" or "_MMULATOR_COMPLETE" in os.environ:
         return
     try:
         check_program(arguments)
         environment = surroundings({})
     except MmulatorError:
         return
-    variables.check()
+    check_variables()
     if gathers(environment):
         return
     hint_behind(arguments)
@@ -38,15 +32,8 @@ def begin(arguments: list[str]) -> None:
 
 def gathers(environment: Mapping[str, str]) -> bool:
     """Whether something is looked at when the program is over: findings of the sanitizer, profiles, traces, replays."""
-    from mmulator.driver.settings import Settings
-
     settings = Settings.from_environment(environment)
     return bool(settings.sanitize or settings.profile or settings.trace or settings.replay)
-
-
-def absolute(path: str) -> str:
-    """A path as absolute one, for a program that may change its folder."""
-    return str(Path(path).absolute())
 
 
 def hint_behind(program: list[str]) -> None:
@@ -57,15 +44,6 @@ def hint_behind(program: list[str]) -> None:
     if mine is not None:
         told = f"note: {mine} goes to {program[0]}; options of mmulator stand before the program: mmulator exec {mine} ..."
         print(told, file=sys.stderr)
-
-
-def own(arguments: list[str], flags: tuple[str, ...] = _FLAGS) -> int:
-    """Number of words behind `exec` that are options of mmulator's; the program begins behind them. flags: those without a value.
-    """
-    at = 0
-    while at < len(arguments) and (arguments[at].startswith("--") or arguments[at] in flags) and arguments[at] != "--":
-        at += 1 if "=" in arguments[at] or arguments[at] in flags else 2
-    return min(at, len(arguments))
 
 
 def check_program(program: list[str]) -> None:
@@ -127,24 +105,14 @@ def kind_of(name: str) -> str:
     return PYTHON
 
 
-def surroundings(settings: dict[str, Any]) -> dict[str, str]:
+def surroundings(settings: Mapping[str, Any]) -> dict[str, str]:
     """The environment of a program: Python starts with the doors, Triton launches here, and no GPU is visible.
 
-    settings: of the driver, None for those of the environment. Raises WrongUsage for a wrong setting, LaunchError for a wrong
-        one
-    in the environment.
+    settings: by name; None for those of the environment. Raises LaunchError for a wrong one there.
     """
-    from mmulator.cli.output import WrongUsage
     from mmulator.doors import imports
-    from mmulator.driver.settings import Settings
 
-    given = {f"MMULATOR_{name.upper()}": str(value) for name, value in settings.items() if value is not None}
-    try:
-        Settings.from_environment(given)
-    except LaunchError as error:
-        name = error.message.partition(" ")[0]
-        raise WrongUsage(f"--{name.removeprefix('MMULATOR_').lower()} {given[name]}", hint=error.hint) from None
-    environment = {**os.environ, **given}
+    environment = {**os.environ, **environment_of(settings)}
     Settings.from_environment(environment)
     folder = str(Path(__file__).parents[1] / "doors" / "startup")
     paths = [p for p in environment.get("PYTHONPATH", "").split(os.pathsep) if p and p != folder]
@@ -179,7 +147,6 @@ def command(program: list[str], environment: dict[str, str]) -> tuple[list[str],
     environment = {**environment, **libraries(environment)}
     check_libpython()
     if kind == SOURCE:
-        from mmulator.driver.settings import Settings
         from mmulator.toolkit.building import compile_program
         from mmulator.toolkit.fatbin import own_target
 

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,9 +20,10 @@ from mmulator.cli.output import (
     print_text,
     width,
 )
+from mmulator.cli.parser import Given, Option, Positional, RowsOf, grouped
 from mmulator.cli.progress import Progress
-from mmulator.cli.words import Option, Positional
 from mmulator.errors import MmulatorError
+from mmulator.settings import COMPARING, RESULTS, WHAT, taken
 
 if TYPE_CHECKING:
     from mmulator.conformance.launches import ArrayComparison
@@ -38,210 +37,176 @@ if TYPE_CHECKING:
     Watched = list[tuple[int, tuple[int, ...]]]
 
 
-_what = partial(Option, rich_help_panel="The launch (a launch file says these itself)")
-_compare = partial(Option, rich_help_panel="Comparing")
-_look = partial(Option, rich_help_panel="Results")
-_find = partial(Option, rich_help_panel="Undefined behaviour (the others include --sanitize)")
+_what = grouped(WHAT)
+_X = "X[,Y[,Z]]"
 Texts = list[str] | None
 
 
 def run(
-    file: Annotated[
-        Path, Positional(help="Launch file (.toml); or, with the options below, a .ptx, .cu, program...", show_default=False)
-    ],
-    entry: Annotated[str | None, _what(metavar="NAME", help="Kernel; a part of its C++ name will do if only it has it.")] = None,
-    grid: Annotated[str | None, _what(metavar="X[,Y[,Z]]", help="Blocks of the grid.")] = None,
-    block: Annotated[str | None, _what(metavar="X[,Y[,Z]]", help="Threads of a block.")] = None,
-    shared: Annotated[int | None, _what(metavar="BYTES", help="Dynamic shared memory.")] = None,
-    cluster: Annotated[str | None, _what(metavar="X[,Y[,Z]]", help="Blocks of a cluster.")] = None,
-    cooperative: Annotated[bool, _what("--cooperative", help="All blocks are resident at once.")] = False,
-    arg: Annotated[Texts, _what(metavar="[NAME=]VALUE", help="An argument, in order: one of Values.")] = None,
-    set_: Annotated[
-        Texts, Option("--set", metavar="NAME=VALUE", help="A .const or .global variable before the launch.")
-    ] = None,
-    device: Annotated[str | None, Option(metavar="DEVICE", help="Chip (H100) to compute as. Default: .target.")] = None,
-    seed: Annotated[int | None, Option(metavar="N", help="Seed of the scheduler's choices.")] = None,
-    timeout: Annotated[float | None, Option(metavar="SECONDS", help="Stop after so long.")] = None,
-    threads: Annotated[int | None, Option(metavar="N", help="Cores to use. Default: all.", min=1, max=1024)] = None,
-    nvcc_flags: Annotated[str | None, Option(metavar="FLAGS", help="For nvcc, which compiles a .cu.")] = None,
-    dask: Annotated[str | None, Option(metavar="ADDRESS", help="Share the blocks out on a Dask cluster.")] = None,
-    expect: Annotated[Path | None, _compare(metavar="FILE", help="Arrays by argument name (.npz); of one output .npy.")] = None,
-    rtol: Annotated[float | None, _compare(metavar="X", help="Pass what is within X times the reference.")] = None,
-    atol: Annotated[float | None, _compare(metavar="X", help="Pass what is within X (added to --rtol's).")] = None,
-    ulp: Annotated[int | None, _compare(metavar="N", help="Pass what is within N steps of the type.")] = None,
-    compare_gpu: Annotated[
-        bool, _compare("--compare-gpu", help="Run it on the GPU of this machine too, and compare every array.")
-    ] = False,
-    sanitize: Annotated[bool, _find("--sanitize", help="Look for undefined behaviour, and say what was found.")] = False,
-    rules: Annotated[
-        str | None, _find(metavar="RULES", help="Such as races,wgmma-* or -races.", autocompletion="rule_choices")
-    ] = None,
-    seeds: Annotated[int | None, _find(metavar="N", help="Run N times, each with another seed.", min=1)] = None,
-    prove: Annotated[bool, _find("--prove", help="Look for a seed under which the results differ.")] = False,
-    strict: Annotated[bool, _find("--strict", help="Rules of severity note, too; exit code 3 for any finding.")] = False,
-    keep_going: Annotated[
-        bool, _find("--keep-going", help="Go on behind an access out of bounds: a load gets zeros, a store does nothing.")
-    ] = False,
-    sarif: Annotated[str | None, _find(metavar="FILE", help="Write SARIF 2.1.0; - is standard output.")] = None,
-    baseline: Annotated[
-        str | None, _find(metavar="FILE", help="An earlier SARIF file: tell only what is new, exit code 3 only for that.")
-    ] = None,
-    save: Annotated[Path | None, _look(metavar="FILE.npz", help="Write the arrays that the kernel wrote.")] = None,
-    print_: Annotated[Texts, _look("--print", metavar="NAME", help="Print an array after the run.")] = None,
-    watch: Annotated[Texts, _look(metavar="NAME[ROW,COL]", help="List the stores to an element.")] = None,
-    why: Annotated[
-        Texts, _look(metavar="NAME[ROW,COL]", help="Tell why an element has its value; auto: the first wrong one.")
-    ] = None,
-    why_to: Annotated[Path | None, _look(metavar="FILE.html", help="Write that as a page.")] = None,
-    against: Annotated[
-        str | None, _look(metavar="DEVICE|SEED|reference", help="Say where it parts from that device, seed or reference.")
-    ] = None,
-    profile: Annotated[bool, _look("--profile", help="Say what each line did: lanes, sectors, bank conflicts.")] = False,
-    profile_to: Annotated[str | None, _look(metavar="FILE", help="Write it: .html, .json, .txt, .info (lcov).")] = None,
-    trace: Annotated[str | None, _look(metavar="FILE.json", help="Write what happened when, for Perfetto.")] = None,
-    json: Annotated[bool, _look("--json", help="Print JSON.")] = False,
+    file: Annotated[Path, Positional("Launch file (.toml); or, with the options below, a .ptx, .cu, program...")],
+    given: Annotated[Given, RowsOf("run")],
+    entry: Annotated[str | None, _what("Kernel; a part of its C++ name will do if only it has it.", "NAME")] = None,
+    grid: Annotated[str | None, _what("Blocks of the grid.", _X)] = None,
+    block: Annotated[str | None, _what("Threads of a block.", _X)] = None,
+    shared: Annotated[int | None, _what("Dynamic shared memory.", "BYTES")] = None,
+    cluster: Annotated[str | None, _what("Blocks of a cluster.", _X)] = None,
+    cooperative: Annotated[bool, _what("All blocks are resident at once.")] = False,
+    arg: Annotated[Texts, _what("An argument, in order: one of Values.", "[NAME=]VALUE")] = None,
+    set_: Annotated[Texts, Option("A .const or .global variable before the launch.", "NAME=VALUE")] = None,
+    expect: Annotated[Path | None, grouped(COMPARING)("Arrays by argument name (.npz); of one output .npy.", "FILE")] = None,
+    compare_gpu: Annotated[bool, grouped(COMPARING)("Run it on the GPU of this machine too, and compare every array.")] = False,
+    save: Annotated[Path | None, grouped(RESULTS)("Write the arrays that the kernel wrote.", "FILE.npz")] = None,
+    print_: Annotated[Texts, grouped(RESULTS)("Print an array after the run.", "NAME")] = None,
 ) -> None:
     """Run a kernel on the CPU with a device's bits.
 
     The exit code is 0 only if the kernel ran and every expected output matches (with --compare-gpu: every array); it is 3
     if undefined behaviour was found (--sanitize).
+
+    Examples:
+        mmulator run examples/hopper_gemm/launch.toml
+        mmulator run k.ptx --entry gemm --grid 2,2 --block 128 --arg a.npy --arg C=out:f16:256x256 --arg 256 --save c.npz
+
+    Values of --arg and --set:
+        a.npy, b.npz:KEY                 an array of a file
+        out:f16:256x256                  an array of zeros, an output
+        random:f16:256x256:SEED          random elements
+        256, 0.5, i32:256, f32:0.5       a scalar
+        null                             a null pointer
+        i32,i32,f32x2:1,2,0.5,0.25       a struct: types, then values
+        hex:01000000                     raw bytes
+
+    A launch file:
+        ptx = "k.ptx"                    # paths from this file's folder
+        entry = "gemm"
+        grid = [2, 2]
+        block = 128
+        shared = 98304
+        cluster = [2, 1]                 # if there are any
+        device = "sm_90"
+        [[arg]]                          # one for each parameter, in order
+        name = "A"
+        type = "f16"
+        shape = [256, 256]
+        random = { seed = 1 }            # or zeros = true, values = [1, 2],
+        [[arg]]                          # npy = "a.npy", npz = "b.npz:KEY",
+        value = 256                      # hex = "0100", struct = [...]
+        [variables]
+        coef = { type = "f32", values = [1, 2] }
+        [expect]
+        file = "c.npz"                   # arrays by argument name
+        compare = "bits"                 # or "close" with rtol, atol, ulp
+        [[suppress]]                     # findings that are expected
+        rule = "race-*"                  # and line = 57, source = "mm.cu:31"
+        reason = "..."
     """
     from mmulator.cli import findings
     from mmulator.hosts import cluster_at
     from mmulator.jobs.job import run_job, watched_elements
 
     _check_save(save)
-    if profile_to is not None or trace is not None:
+    if given.profile_to is not None or given.trace is not None:
         from mmulator.cli.recording import check_recording, write_profile
 
-        check_recording(profile_to, trace)
-    profile |= profile_to is not None
+        check_recording(given.profile_to, given.trace)
     job = _job(file, {"entry": entry, "grid": grid, "block": block, "shared": shared, "cluster": cluster,
                       "cooperative": cooperative or None, "arg": arg, "expect": expect})  # fmt: skip
-    job.device = device or job.device
-    job.nvcc = nvcc_flags or ""
-    job.seed = job.seed if seed is None else seed
+    job.device = given.device or job.device
+    job.nvcc = given.nvcc_flags or ""
+    job.seed = job.seed if given.seed is None else given.seed
     job.variables += _settings(set_ or [])
-    _tolerate(job, {"rtol": rtol, "atol": atol, "ulp": ulp})
+    _tolerate(job, {name: getattr(given, name) for name in ("rtol", "atol", "ulp")})
     job.show = print_ or []
-    watched = watched_elements(job, watch or [])
-    wish, known = None, findings.baseline(baseline)
-    if dask is not None:
-        exclude({"--dask": dask, "--threads": threads}, "each worker has threads of its own")
-        exclude({"--dask": dask, "--watch": watch or None}, "stores are listed in the order of one machine")
-        exclude({"--dask": dask, "--why": why or None}, "the launch is run again on one machine")
-        exclude({"--dask": dask, "--compare-gpu": compare_gpu}, "it is about the GPU of this machine")
-        exclude({"--dask": dask, "--profile": profile, "--trace": trace}, "counts are those of one machine")
-    if sanitize or rules is not None or seeds or prove or strict or keep_going or sarif is not None or baseline is not None:
-        exclude({"--sanitize": True, "--compare-gpu": compare_gpu}, "it is another question")
-        exclude({"--sanitize": True, "--dask": dask}, "the sanitizer looks at all blocks together")
-        exclude({"--sarif -": sarif == "-", "--json": json}, "both write to standard output")
-        wish = findings.wish(seeds, rules, prove, strict, keep_going)
-        findings.check_sarif(sarif)
-    if why_to is not None or against is not None:
+    watched = watched_elements(job, given.watch or [])
+    wish, known, profile = None, findings.baseline(given.baseline), given.profile or given.profile_to is not None
+    _exclude(given, compare_gpu, profile)
+    if _finds(given):
+        wish = findings.wish(given.seeds, given.rules, given.prove, given.strict, given.keep_going)
+        findings.check_sarif(given.sarif)
+    if given.why_to is not None or given.why_against is not None:
         from mmulator.cli.recording import check_why
 
-        check_why(why, why_to, against)
+        check_why(given.why, given.why_to, given.why_against)
+    arrays: list[Compared] = []
     if compare_gpu:
-        exclude({"--compare-gpu": True, "--watch": watch}, "it lists the stores to what differs")
-        exclude({"--compare-gpu": True, "--why": why}, "a GPU does not say what its registers held")
-        exclude({"--compare-gpu": True, "--profile": profile, "--trace": trace}, "it is another question")
-        result, arrays = _on_gpu(job, timeout, threads, json)
+        result, arrays = _on_gpu(job, given.timeout, given.threads, given.json)
     else:
-        arrays = []
+        to = given.why_against
         try:
-            with cluster_at(dask) as workers, _where_it_was(), Progress(json, once=True) as progress:
+            with cluster_at(given.dask) as workers, _where_it_was(), Progress(given.json, once=True) as progress:
                 result = run_job(
-                    job, timeout=timeout, threads=threads, progress=_phases(progress), watch=watched, sanitize=wish,
-                    workers=workers, why=why or (), profile=profile, trace=trace,
-                    against=int(against) if against and against.isdigit() else against,
+                    job, timeout=given.timeout, threads=given.threads, progress=_phases(progress), watch=watched, sanitize=wish,
+                    workers=workers, why=given.why or (), profile=profile, trace=given.trace,
+                    against=int(to) if to and to.isdigit() else to,
                 )  # fmt: skip
         except MmulatorError as error:
-            sys.exit(_stopped(error, json, sarif, strict, known))
+            sys.exit(_stopped(error, given, known))
     if save is not None:
         _save(save, result)
-    if why_to is not None:
+    if given.why_to is not None:
         from mmulator.record.page import write_page
 
-        write_page(why_to, [a._repr_html_() for a in result.report.why], result.report.kernel)
+        write_page(Path(given.why_to), [a._repr_html_() for a in result.report.why], result.report.kernel)
     if result.judged is not None:
-        if sarif is not None:
-            findings.write_sarif(sarif, result.judged.findings, result.judged.suppressed, known)
+        if given.sarif is not None:
+            findings.write_sarif(given.sarif, result.judged.findings, result.judged.suppressed, known)
         result = replace(result, judged=result.judged.against(known))
-    if profile_to is not None and result.report.profile is not None:
-        write_profile(profile_to, [result.report.profile])
-    if sarif != "-":
-        (_as_json if json else _as_text)(result, job, watched, arrays)
-    found = findings.code_of(result.judged.findings, strict) if result.judged is not None else 0
+    if given.profile_to is not None and result.report.profile is not None:
+        write_profile(given.profile_to, [result.report.profile])
+    if given.sarif != "-":
+        (_as_json if given.json else _as_text)(result, job, watched, arrays)
+    found = findings.code_of(result.judged.findings, given.strict) if result.judged is not None else 0
     if found or not result.ok or any(a.wrong for _, compared in arrays for a in compared):
         sys.exit(found or 1)
 
 
-def _stopped(error: MmulatorError, json: bool, sarif: str | None, strict: bool, known: Baseline | None) -> int:
+def _finds(given: Given) -> bool:
+    """Whether undefined behaviour is looked for."""
+    wanted = given.sanitize or given.rules is not None or given.seeds
+    return bool(wanted or any(getattr(given, setting.name) for setting in taken("run") if setting.includes))
+
+
+def _exclude(given: Given, compare_gpu: bool, profile: bool) -> None:
+    """Raise WrongUsage for options that do not go together."""
+    alone = {"--watch": given.watch, "--why": given.why, "--profile": profile, "--trace": given.trace}
+    counted = "counts are those of one machine"
+    of_one = {"--threads": given.threads, "--compare-gpu": compare_gpu, **alone}
+    for other, why in {
+        "--threads": "each worker has threads of its own", "--watch": "stores are listed in the order of one machine",
+        "--why": "the launch is run again on one machine", "--compare-gpu": "it is about the GPU of this machine",
+        "--profile": counted, "--trace": counted,
+    }.items():  # fmt: skip
+        exclude({"--dask": given.dask, other: of_one[other] or None}, why)
+    for other, why in {
+        "--watch": "it lists the stores to what differs", "--why": "a GPU does not say what its registers held",
+        "--profile": "it is another question", "--trace": "it is another question",
+    }.items():  # fmt: skip
+        exclude({"--compare-gpu": compare_gpu, other: alone[other] or None}, why)
+    if _finds(given):
+        exclude({"--sanitize": True, "--compare-gpu": compare_gpu}, "it is another question")
+        exclude({"--sanitize": True, "--dask": given.dask}, "the sanitizer looks at all blocks together")
+        exclude({"--sarif -": given.sarif == "-", "--json": given.json}, "both write to standard output")
+
+
+def _stopped(error: MmulatorError, given: Given, known: Baseline | None) -> int:
     """Print why the run stopped and what the sanitizer had found; returns the exit code."""
     from mmulator.cli import findings
 
     judged: Judged | None = error.__dict__.get("judged")
     if judged is None:
         raise error
-    if sarif is not None:
-        findings.write_sarif(sarif, judged.findings, judged.suppressed, known)
+    if given.sarif is not None:
+        findings.write_sarif(given.sarif, judged.findings, judged.suppressed, known)
     judged = judged.against(known)
     error.findings = ()  # the findings follow
-    if json:
+    if given.json:
         print_json("error", {"ok": False, "errors": [error_data(error)], "sanitizer": judged.as_dict()})
     else:
         print_error(error, as_json=False)
         sys.stderr.flush()
-        if sarif != "-":
+        if given.sarif != "-":
             findings.print_findings(judged)
-    return findings.code_of(judged.findings, strict) or 1
-
-
-EXAMPLES = """
-mmulator run examples/hopper_gemm/launch.toml
-
-mmulator run k.ptx --entry gemm --grid 2,2 --block 128 --shared 98304 --arg a.npy --arg C=out:f16:256x256 --arg 256 --save c.npz
-"""
-VALUES = """
-  a.npy, b.npz:KEY                 an array of a file
-  out:f16:256x256                  an array of zeros, an output
-  random:f16:256x256:SEED          random elements
-  256, 0.5, i32:256, f32:0.5       a scalar
-  null                             a null pointer
-  i32,i32,f32x2:1,2,0.5,0.25       a struct: types, then values
-  hex:01000000                     raw bytes
-"""
-LAUNCH_FILE = """
-  ptx = "k.ptx"                    # paths from this file's folder
-  entry = "gemm"
-  grid = [2, 2]
-  block = 128
-  shared = 98304
-  cluster = [2, 1]                 # if there are any
-  device = "sm_90"
-  [[arg]]                          # one for each parameter, in order
-  name = "A"
-  type = "f16"
-  shape = [256, 256]
-  random = { seed = 1 }            # or zeros = true, values = [1, 2],
-  [[arg]]                          # npy = "a.npy", npz = "b.npz:KEY",
-  value = 256                      # hex = "0100", struct = [...]
-  [variables]
-  coef = { type = "f32", values = [1, 2] }
-  [expect]
-  file = "c.npz"                   # arrays by argument name
-  compare = "bits"                 # or "close" with rtol, atol, ulp
-  [[suppress]]                     # findings that are expected
-  rule = "race-*"                  # and line = 57, source = "mm.cu:31"
-  reason = "..."
-"""
-run.__doc__ = "\n\n".join(
-    (
-        cleandoc(run.__doc__ or ""), "[bold]Examples[/bold]", EXAMPLES.strip(), "[bold]Values[/bold] of --arg and --set",
-        VALUES.strip("\n"), "[bold]A launch file[/bold]", LAUNCH_FILE.strip("\n").replace("[", r"\["),
-    )
-)  # fmt: skip
+    return findings.code_of(judged.findings, given.strict) or 1
 
 
 # the job ------------------------------------------------------------------------------------------------------------

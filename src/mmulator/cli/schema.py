@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from mmulator.cli.words import Option, Positional
+from mmulator.cli.parser import Option, Positional
 
 
 def schema(
-    name: Annotated[str | None, Positional(metavar="[NAME]", help="Of a document: judge, report.", show_default=False)] = None,
-    json: Annotated[bool, Option("--json", help="Print the names as JSON.")] = False,
+    name: Annotated[str | None, Positional("Of a document: judge, report.", "NAME")] = None,
+    json: Annotated[bool, Option("Print the names as JSON.")] = False,
 ) -> None:
     """The JSON Schema of a document, or without a name which documents there are.
 
     Every JSON document says its schema and version in the field `schema`: mmulator.judge/1.0.
 
-    Examples: mmulator schema
-
-    mmulator schema judge > judge.json
+    Examples:
+        mmulator schema
+        mmulator schema judge > judge.json
     """
     from difflib import get_close_matches
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from mmulator.cli.output import misused
+from mmulator.cli.parser import Group, Json, Option, Positional
+from mmulator.settings.readers import one_of, whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -15,47 +16,25 @@ if TYPE_CHECKING:
     from mmulator.isa.form import Form
     from mmulator.layouts.sparse import Compressed
 
-sparse = typer.Typer(no_args_is_help=True)
-
-
-@sparse.callback()
-def _about() -> None:
-    """Matrices for sparse instructions: check, prune, compress, expand, lanes, decode.
-
-    Files are .npy, or the .npz that `compress` writes. --for names the instruction, in full or in words that leave no
-    doubt: "mma.sp m16n8k32 f16".
-    """
-
-
-class SparseBackend(StrEnum):
-    cutlass = "cutlass"
-    cusparselt = "cusparselt"
-
-
-Matrix = Annotated[Path, typer.Argument(help="Matrix [..., M, K] (.npy).", show_default=False)]
-For = Annotated[
-    str,
-    typer.Option(
-        "--for", metavar="INSTRUCTION", help="The sparse instruction, such as `mma.sp m16n8k32 f16`.", show_default=False
-    ),
-]
+_BACKENDS = one_of("cutlass or cusparselt", {name: name for name in ("cutlass", "cusparselt")})
+Matrix = Annotated[Path, Positional("Matrix [..., M, K] (.npy).")]
+For = Annotated[str, Option("The sparse instruction, such as `mma.sp m16n8k32 f16`.", "INSTRUCTION", names="--for", phrase=True)]
 Type = Annotated[
     str | None,
-    typer.Option(
-        "--type", metavar="TYPE", help="Element type, such as bf16 or e4m3: of raw bits, or to round to. "
-        "Opaque elements, as NumPy saves these types, are taken as the instruction's.",
+    Option(
+        "Element type, such as bf16 or e4m3: of raw bits, or to round to. Opaque elements, as NumPy saves these types, are taken "
+        "as the instruction's.", "TYPE", names="--type",
     ),
 ]  # fmt: skip
-Output = Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write.", show_default=False)]
-Selector = Annotated[int, typer.Option(help="Sparsity selector.", min=0)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Output = Annotated[Path, Option("Where to write.", "FILE", names="-o --output")]
+Selector = Annotated[int, Option("Sparsity selector.", read=whole(0))]
 
 
-@sparse.command()
 def check(file: Matrix, instruction: For, type: Type = None, json: Json = False) -> None:
     """Whether a matrix fits the pattern, and where not.
 
-    Example: mmulator sparse check A.npy --for "mma.sp m16n8k32 f16"
+    Examples:
+        mmulator sparse check A.npy --for "mma.sp m16n8k32 f16"
 
     The exit code is 0 only if no chunk has more non-zeros than are kept.
     """
@@ -74,14 +53,14 @@ def check(file: Matrix, instruction: For, type: Type = None, json: Json = False)
         batch = [f"matrix {n}" for n in range(len(report.shape) - 2)]
         print_table("", (*batch, "row", "chunk", "columns", "values"), rows)
     if not report.ok:
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
-@sparse.command()
 def prune(file: Matrix, instruction: For, output: Output, type: Type = None, json: Json = False) -> None:
     """Keep the largest elements of every chunk, and set the others to zero.
 
-    Example: mmulator sparse prune A.npy --for "mma.sp m16n8k32 f16" -o P.npy
+    Examples:
+        mmulator sparse prune A.npy --for "mma.sp m16n8k32 f16" -o P.npy
     """
     from mmulator.cli.arrays import save_file
     from mmulator.layouts import sparse as tools
@@ -94,13 +73,12 @@ def prune(file: Matrix, instruction: For, output: Output, type: Type = None, jso
     _written(json, output, f"{lost:,} of {dense.size:,} elements set to zero", matrix=pruned, set_to_zero=lost)
 
 
-@sparse.command()
 def compress(
     file: Matrix,
     instruction: For,
     output: Output,
-    prune: Annotated[bool, typer.Option("--prune", help="Prune first.")] = False,
-    pytorch: Annotated[SparseBackend | None, typer.Option(help="Write what PyTorch's tensors hold.")] = None,
+    prune: Annotated[bool, Option("Prune first.")] = False,
+    pytorch: Annotated[str | None, Option("Write what PyTorch's tensors hold.", "cutlass|cusparselt", read=_BACKENDS)] = None,
     type: Type = None,
     json: Json = False,
 ) -> None:
@@ -108,7 +86,8 @@ def compress(
 
     The .npz has `values` and `metadata` (a nibble for each chunk), with --pytorch `packed` and `meta`; and `instruction`.
 
-    Example: mmulator sparse compress A.npy --for "mma.sp m16n8k32 f16" --prune -o out.npz
+    Examples:
+        mmulator sparse compress A.npy --for "mma.sp m16n8k32 f16" --prune -o out.npz
     """
     from mmulator.cli.arrays import save_file
     from mmulator.layouts import sparse as tools
@@ -118,26 +97,26 @@ def compress(
     s = tools.compress(tools.prune(dense, form) if prune else dense, form)
     arrays: dict[str, Any] = {"values": s.values, "metadata": s.metadata}
     if pytorch is not None:
-        packed, meta = tools.to_torch(s, pytorch.value)
+        packed, meta = tools.to_torch(s, pytorch)
         arrays = {"packed": packed} if meta is None else {"packed": packed, "meta": meta}
     # NumPy saves the dtypes of ml_dtypes without their names
     save_file(output, **arrays, shape=s.shape, dtype=str(dense.dtype), instruction=str(form))
     _written(json, output, "", **arrays)
 
 
-@sparse.command()
 def expand(
-    file: Annotated[Path, typer.Argument(help="What `compress` wrote, or .npz with `packed` (and `meta`) of PyTorch.")],
+    file: Annotated[Path, Positional("What `compress` wrote, or .npz with `packed` (and `meta`) of PyTorch.")],
     output: Output,
     instruction: Annotated[
-        str | None, typer.Option("--for", metavar="INSTRUCTION", help="The instruction, if the file does not say it.")
+        str | None, Option("The instruction, if the file does not say it.", "INSTRUCTION", names="--for", phrase=True)
     ] = None,
-    shape: Annotated[str | None, typer.Option(metavar="M,K", help="Of A, if a cuSPARSELt buffer does not say it.")] = None,
+    shape: Annotated[str | None, Option("Of A, if a cuSPARSELt buffer does not say it.", "M,K")] = None,
     json: Json = False,
 ) -> None:
     """Write the dense matrix of a compressed one.
 
-    Example: mmulator sparse expand out.npz -o A.npy
+    Examples:
+        mmulator sparse expand out.npz -o A.npy
     """
     from mmulator.cli.arrays import save_file
     from mmulator.layouts import sparse as tools
@@ -147,23 +126,20 @@ def expand(
     _written(json, output, "", matrix=dense)
 
 
-@sparse.command()
 def lanes(
     instruction: For,
-    file: Annotated[Path | None, typer.Argument(help="Matrix (.npy), or what `compress` wrote (.npz).")] = None,
-    lane: Annotated[int | None, typer.Option(help="Only this lane, nibble by nibble.", min=0)] = None,
+    file: Annotated[Path | None, Positional("Matrix (.npy), or what `compress` wrote (.npz).")] = None,
+    lane: Annotated[int | None, Option("Only this lane, nibble by nibble.", read=whole(0))] = None,
     selector: Selector = 0,
-    tile: Annotated[
-        str | None, typer.Option(metavar="ROW,COLUMN", help="Which of the matrix's tiles. Default: 0,0.")
-    ] = None,
+    tile: Annotated[str | None, Option("Which of the matrix's tiles. Default: 0,0.", "ROW,COLUMN")] = None,
     type: Type = None,
     json: Json = False,
 ) -> None:
     """The metadata operand of every lane: where its nibbles lie, with a matrix what they are.
 
-    Example: mmulator sparse lanes --for "mma.sp m16n8k32 f16" --selector 1
-
-    mmulator sparse lanes A.npy --for "mma.sp m16n8k32 f16" --tile 0,1 --lane 4
+    Examples:
+        mmulator sparse lanes --for "mma.sp m16n8k32 f16" --selector 1
+        mmulator sparse lanes A.npy --for "mma.sp m16n8k32 f16" --tile 0,1 --lane 4
     """
     from mmulator.cli.output import print_json
     from mmulator.inspect.sparse import metadata_word, metadata_words
@@ -173,7 +149,7 @@ def lanes(
     one = None
     for name, value in (("--tile", tile), ("--type", type)):
         if file is None and value is not None:
-            raise typer.BadParameter("it is of a matrix, and none is given", param_hint=name)
+            raise misused("it is of a matrix, and none is given", name)
     tile = tile or "0,0"
     if file is not None:
         if file.suffix == ".npz":
@@ -193,17 +169,17 @@ def lanes(
         _print_word(words[0])
 
 
-@sparse.command()
 def decode(
-    word: Annotated[str, typer.Argument(help="A metadata register: 0xe4e4e4e4, decimal, or 0b...", show_default=False)],
+    word: Annotated[str, Positional("A metadata register: 0xe4e4e4e4, decimal, or 0b...")],
     instruction: For,
-    lane: Annotated[int | None, typer.Option(help="Lane that holds it. Default: the first that contributes.", min=0)] = None,
+    lane: Annotated[int | None, Option("Lane that holds it. Default: the first that contributes.", read=whole(0))] = None,
     selector: Selector = 0,
     json: Json = False,
 ) -> None:
     """The meaning of every nibble of a metadata register.
 
-    Example: mmulator sparse decode 0xe9c84eed --for "mma.sp m16n8k32 f16" --lane 5
+    Examples:
+        mmulator sparse decode 0xe9c84eed --for "mma.sp m16n8k32 f16" --lane 5
 
     The exit code is 0 only if the specification defines all of them.
     """
@@ -223,7 +199,14 @@ def decode(
         _heading(form, selector, "")
         _print_word(found)
     if not found.defined:
-        raise typer.Exit(1)
+        raise SystemExit(1)
+
+
+sparse = Group(
+    "Matrices for sparse instructions: check, prune, compress, expand, lanes, decode.\n\nFiles are .npy, or the .npz that "
+    '`compress` writes. --for names the instruction, in full or in words that leave no doubt: "mma.sp m16n8k32 f16".',
+    {"check": check, "prune": prune, "compress": compress, "expand": expand, "lanes": lanes, "decode": decode},
+)
 
 
 # files --------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mmulator.cli.words import Option, Positional
+from mmulator.cli.parser import Json, Option, Positional
+from mmulator.settings.readers import whole
 
 if TYPE_CHECKING:
     from mmulator.isa.form import Form
@@ -14,26 +15,23 @@ STEPS = 4  # instructions along k of random matrices
 
 
 def why(
-    instruction: Annotated[
-        list[str],
-        Positional(help="A name or words, such as mma m16n8k16 bf16.", show_default=False, autocompletion="instruction_words"),
-    ],
-    element: Annotated[str, Option(metavar="ROW,COL", help="The element of D.")] = "0,0",
-    devices: Annotated[str | None, Option(metavar="D,D...", help="Devices or chips, such as sm_80,H100. Default: sm_90.")] = None,
-    seed: Annotated[int, Option(metavar="N", help="Seed of random matrices, where none are given.", min=0)] = 1,
-    k: Annotated[int | None, Option(metavar="N", help="Their extent along k. Default: four instructions.", min=1)] = None,
-    a: Annotated[Path | None, Option(metavar="FILE.npy", help="A [M, K].")] = None,
-    b: Annotated[Path | None, Option(metavar="FILE.npy", help="B [K, N].")] = None,
-    c: Annotated[Path | None, Option(metavar="FILE.npy", help="C [M, N]. Default: zeros.")] = None,
-    json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    instruction: Annotated[list[str], Positional("A name or words, such as mma m16n8k16 bf16.", offer="instruction_words")],
+    element: Annotated[str, Option("The element of D.", "ROW,COL")] = "0,0",
+    devices: Annotated[str | None, Option("Devices or chips, such as sm_80,H100. Default: sm_90.", "D,D...")] = None,
+    seed: Annotated[int, Option("Seed of random matrices, where none are given.", "N", read=whole(0))] = 1,
+    k: Annotated[int | None, Option("Their extent along k. Default: four instructions.", "N", read=whole(1))] = None,
+    a: Annotated[Path | None, Option("A [M, K].", "FILE.npy")] = None,
+    b: Annotated[Path | None, Option("B [K, N].", "FILE.npy")] = None,
+    c: Annotated[Path | None, Option("C [M, N]. Default: zeros.", "FILE.npy")] = None,
+    json: Json = False,
 ) -> None:
     """Show how each device adds up one element of a matrix product: chunks, exponents, the bits that are cut, the rounding.
 
     The matrices are files, or random numbers in the shape of the instruction.
 
-    Examples: mmulator why mma m16n8k16 bf16 --element 3,5 --devices sm_80,sm_90
-
-    mmulator why wgmma e4m3 f32 --devices sm_90 --k 128
+    Examples:
+        mmulator why mma m16n8k16 bf16 --element 3,5 --devices sm_80,sm_90
+        mmulator why wgmma e4m3 f32 --devices sm_90 --k 128
     """
     from mmulator.cli.output import WrongUsage, print_json
     from mmulator.instruction.instruction import Instruction

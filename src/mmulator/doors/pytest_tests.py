@@ -12,7 +12,7 @@ import types
 import zlib
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,12 @@ from mmulator.doors.pytest_findings import Findings, paragraphs
 from mmulator.doors.pytest_profiles import Coverage
 from mmulator.driver import Driver, Settings, current, progress, told, use
 from mmulator.driver.report import Totals
-from mmulator.driver.settings import RAISE, REPORT, STRICT
 from mmulator.errors import LimitReached, MmulatorError
 from mmulator.findings import WIDTH, Finding, union
 from mmulator.host.report import Report
 from mmulator.isa.chips import as_device
-from mmulator.rules.choice import chosen
 from mmulator.sarif import Baseline, log
+from mmulator.settings import REPORT, taken
 from mmulator.tables import element
 
 # Modules whose frames are left out of tracebacks behind the line that launches.
@@ -70,43 +69,23 @@ def where(spent: float, triton: float, compiling: float, running: float) -> str:
     return f"{spent:.1f} s: {', '.join(parts)}, {rest}{hint}"
 
 
-@dataclass(frozen=True)
-class LaunchOptions:
-    """Options of a test's launches, from the command line or markers; None where they say nothing."""
-
-    device: str | None = None
-    seed: int | None = None
-    seeds: int | None = None
-    timeout: float | None = None
-    sanitize: str | None = None
-    rules: str | None = None
-    keep_going: bool | None = None
-    why: str | None = None
-
-    @classmethod
-    def of_markers(cls, item: pytest.Item) -> LaunchOptions:
-        """Options of a test's markers; for each option the closest marker counts. Raises UsageError."""
-        known = [f.name for f in fields(cls)]
-        said: dict[str, Any] = {}
-        for marker in item.iter_markers("mmulator"):
-            strange = [*map(repr, marker.args), *(name for name in marker.kwargs if name not in known)]
-            if strange:
-                raise pytest.UsageError(f"@pytest.mark.mmulator takes {', '.join(known)} by name, not {strange[0]}")
-            said = {**marker.kwargs, **said}
-        if isinstance(said.get("sanitize"), bool):
-            said["sanitize"] = REPORT if said["sanitize"] else ""
-        wish = cls(**said)
-        if wish.sanitize not in (None, "", REPORT, STRICT, RAISE):
-            raise pytest.UsageError(f"@pytest.mark.mmulator: sanitize is {wish.sanitize!r}, not True, False, 'strict' or 'raise'")
+def of_markers(item: pytest.Item) -> dict[str, Any]:
+    """Settings of a test's markers, by name; of each the closest marker counts. Raises UsageError."""
+    known = {row.name: row for row in taken("marker")}
+    said: dict[str, Any] = {}
+    for marker in item.iter_markers("mmulator"):
+        strange = [*map(repr, marker.args), *(name for name in marker.kwargs if name not in known)]
+        if strange:
+            raise pytest.UsageError(f"@pytest.mark.mmulator takes {', '.join(known)} by name, not {strange[0]}")
+        said = {**marker.kwargs, **said}
+    found = {}
+    for name, value in said.items():
         try:
-            chosen(wish.rules or "")
-        except (ValueError, AttributeError) as error:
-            raise pytest.UsageError(f"@pytest.mark.mmulator: rules: {error}") from None
-        for name, least in (("seed", 0), ("seeds", 1)):
-            value = getattr(wish, name)
-            if value is not None and (not isinstance(value, int) or value < least):
-                raise pytest.UsageError(f"@pytest.mark.mmulator: {name} is {value!r}, and is a whole number from {least} on")
-        return wish
+            if value is not None:
+                found[name] = known[name].read(str(int(value) if isinstance(value, bool) else value))
+        except ValueError as error:
+            raise pytest.UsageError(f"@pytest.mark.mmulator: {name} is {value!r}, not {error}") from None
+    return found
 
 
 def seed_of(base: int, test: str) -> int:
@@ -333,17 +312,14 @@ class Tests:
             use(driver)  # if the test made one of its own
 
     def _settings(self, item: pytest.Item, before: Settings) -> Settings:
-        option, wish = self.option, LaunchOptions.of_markers(item)
-        base = option.mmulator_seed
-        given = LaunchOptions(
-            seed=None if base is None else seed_of(base, item.nodeid), seeds=option.mmulator_seeds,
-            timeout=option.mmulator_timeout, rules=option.mmulator_rules, sanitize=REPORT if option.mmulator_sanitize else None,
-            keep_going=option.mmulator_keep_going or None, why=";".join(option.mmulator_why or ()) or None,
-        )  # fmt: skip
-        for said in (wish, given, before):
-            pairs = ((getattr(wish, f.name), getattr(said, f.name)) for f in fields(LaunchOptions))
-            wish = LaunchOptions(*(b if a is None else a for a, b in pairs))
-        return replace(before, **vars(wish), why_against=option.mmulator_against or before.why_against)
+        option = self.option
+        given = {row.name: getattr(option, row.attribute) for row in taken("pytest") if "marker" in row.doors.split()}
+        given |= {
+            "device": None, "seed": None if option.mmulator_seed is None else seed_of(option.mmulator_seed, item.nodeid),
+            "sanitize": REPORT if option.mmulator_sanitize else None, "keep_going": option.mmulator_keep_going or None,
+            "why": ";".join(option.mmulator_why or ()) or None, "why_against": option.mmulator_against,
+        }  # fmt: skip
+        return replace(before, **({n: v for n, v in given.items() if v is not None} | of_markers(item)))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:

@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mmulator import variables
 from mmulator.driver import progress
 from mmulator.driver.chips import DeviceProperties, chip
-from mmulator.driver.settings import RAISE, Settings
 from mmulator.driver.streams import Stream
 from mmulator.errors import ExecutionFault, MmulatorError, undefined
 from mmulator.lazy import cached_property
+from mmulator.settings import RAISE, Settings, check_variables
 
 if TYPE_CHECKING:  # the machine is imported when a program has memory, or a kernel
     from mmulator.driver.functions import Arrays, Function, LoadedModule
@@ -33,7 +32,7 @@ class Driver:
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings.from_environment()
-        variables.check()
+        check_variables()
         progress.listen()
         self.device: DeviceProperties = chip(self.settings.device)
         self.default_stream = Stream(0)

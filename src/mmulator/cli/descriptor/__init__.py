@@ -2,47 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from shlex import join
-from typing import Any
-
-import typer
-from typer.core import TyperGroup
 
 from mmulator.cli.descriptor.check import check
 from mmulator.cli.descriptor.decode import decode
 from mmulator.cli.descriptor.encode import encode
 from mmulator.cli.descriptor.from_cute import from_cute
 from mmulator.cli.output import WrongUsage
+from mmulator.cli.parser import Group, phrase
 
 _CHECKS = ("--access", "--at", "--shared", "--shared-base")
 _FLAGS = ("--cute", "--json")
 
 
-class _Commands(TyperGroup):
-    """The four commands. A word, an instruction or an option in place of a command is answered with the command that takes it.
-    """
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not ctx.resilient_parsing and args and _names_none(args[0]):
-            commands = "encode, decode, check and from-cute"
-            raise WrongUsage(
-                f"`descriptor` is four commands: {commands}", hint=f"mmulator descriptor {join(with_command(args))}"
-            )
-        return super().parse_args(ctx, args)
-
-
-descriptor = typer.Typer(no_args_is_help=True, cls=_Commands)
-
-
-@descriptor.callback()
-def _about() -> None:
-    """Encode, decode, check and draw matrix descriptors of wgmma; derive them from CuTe layouts."""
-
-
-descriptor.command()(encode)
-descriptor.command()(decode)
-descriptor.command()(check)
-descriptor.command("from-cute")(from_cute)
+def _otherwise(words: Sequence[str]) -> None:
+    """Answer a word, an instruction or an option in place of a command with the command that takes it."""
+    if _names_none(words[0]):
+        commands = "encode, decode, check and from-cute"
+        before = [*words][: [*words, "--for"].index("--for") + 1]
+        after = [*words][len(before) :]
+        hint = f"mmulator descriptor {join(with_command([*before, *([phrase(after)] if after else []), *after]))}"
+        raise WrongUsage(f"`descriptor` is four commands: {commands}", hint=hint)
 
 
 def _names_none(first: str) -> bool:
@@ -71,3 +52,9 @@ def with_command(args: list[str]) -> list[str]:
 
 def _takes_next(option: str) -> bool:
     return option.startswith("--") and "=" not in option and option not in _FLAGS
+
+
+descriptor = Group(
+    "Encode, decode, check and draw matrix descriptors of wgmma; derive them from CuTe layouts.",
+    {"encode": encode, "decode": decode, "check": check, "from-cute": from_cute}, otherwise=_otherwise,
+)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from mmulator.cli.descriptor import idesc
 from mmulator.cli.descriptor import options as o
-from mmulator.cli.output import print_json
+from mmulator.cli.output import misused, print_json
+from mmulator.cli.parser import Json, grouped
 
 if TYPE_CHECKING:
     from mmulator.inspect.descriptors.answer import DescriptorAnswer
@@ -16,50 +15,46 @@ if TYPE_CHECKING:
     from mmulator.inspect.descriptors.tile import Tile
 
 
+_check = grouped("Checks")
+_Kinds = Annotated[
+    o.Texts, _check("Bank conflicts of ldmatrix, k:BYTES, mn:BYTES or @FILE:BYTES. May be repeated.", "KIND",
+                    offer="ldmatrix k:4 k:8 k:16 mn:4 mn:8 mn:16")
+]  # fmt: skip
+
+
 def check(
+    fields: o.FieldOptions,
+    matrix: o.MatrixOptions,
     words: o.Words = None,
-    start_address: o.StartAddress = None,
-    lbo: o.Lbo = None,
-    sbo: o.Sbo = None,
-    base_offset: o.BaseOffset = None,
-    swizzle: o.Swizzle = None,
-    instruction: o.For = None,
-    operand: o.Operand = None,
-    major: o.Major = None,
-    type: o.Type = None,
-    mn: o.Mn = None,
-    k: o.K = None,
-    base: o.Base = None,
-    shared: o.Shared = None,
-    shared_base: o.SharedBase = None,
-    access: o.Access = None,
-    at: o.At = None,
-    json: o.Json = False,
+    shared: Annotated[o.Text, _check("Size of the shared window. Default: 228 KiB.", "BYTES")] = None,
+    shared_base: Annotated[o.Text, _check("Its first byte. Default: 0.", "ADDRESS")] = None,
+    access: _Kinds = None,
+    at: Annotated[o.Text, _check("Of --access: the one that begins here.", "ROW,COL")] = None,
+    json: Json = False,
 ) -> None:
     """Say what is wrong with a descriptor, with the rule and what to do, and count bank conflicts.
 
     WORD, or fields as for encode. The exit code is 0 only if the hardware reads the matrix that is meant.
 
-    Examples: mmulator descriptor check 0x4000004000010048 wgmma m64n64 f16
-
-    mmulator descriptor check --type f16 --swizzle 64B --access ldmatrix
-
-    mmulator descriptor check --access @addresses.txt:4
+    Examples:
+        mmulator descriptor check 0x4000004000010048 wgmma m64n64 f16
+        mmulator descriptor check --type f16 --swizzle 64B --access ldmatrix
+        mmulator descriptor check --access @addresses.txt:4
     """
     for name, value, needs, other in (("--at", at, "--access", access), ("--shared-base", shared_base, "--shared", shared)):
         if value is not None and not other:
-            raise typer.BadParameter(f"it goes with {needs}", param_hint=name)
+            raise misused(f"it goes with {needs}", name)
     word, rest = o.split(words)
-    of_matrices = {"--swizzle": swizzle, "--major": major, "--type": type, "--base": base, "--access": access}
-    if idesc.is_asked(operand, of_matrices):
-        idesc.tell(word, o.instruction_of(rest, instruction), json, verdict=True)
+    of_matrices = {"--swizzle": fields.swizzle, "--major": matrix.major, "--type": matrix.type, "--base": matrix.base}
+    if idesc.is_asked(matrix.operand, {**of_matrices, "--access": access}):
+        idesc.tell(word, o.instruction_of(rest, matrix.instruction), json, verdict=True)
         return
     window = {"--shared": shared, "--shared-base": shared_base}
-    tile = o.tile_of(o.instruction_of(rest, instruction), operand, major, type, mn, k, window, word)
-    given = o.fields_of(start_address, lbo, sbo, base_offset, swizzle)
+    tile = o.tile_of(o.instruction_of(rest, matrix.instruction), matrix, window, word)
+    given = fields.given()
     if not (word or given or tile or access):
         o.nothing_given()
-    start = o.number("--base", base)
+    start = o.number("--base", matrix.base)
     whole = o.word_of(word, given, tile, start)
     if tile is None:
         _by_itself(whole, bool(word or given), access, json)
@@ -101,7 +96,7 @@ def _of_a_matrix(
         text.print_verdict(word, tile, answer.findings)
         text.print_conflicts(found)
     if not answer.ok:
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def _conflicts(answer: DescriptorAnswer | None, access: list[str] | None, at: str | None) -> list[BankConflicts]:

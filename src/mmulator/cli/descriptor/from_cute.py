@@ -4,53 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from mmulator.cli.descriptor import options as o
+from mmulator.cli.parser import Positional
 
 if TYPE_CHECKING:
     from mmulator.inspect.descriptors.from_cute import CuteAnswer
 
-_Layout = Annotated[
-    str, typer.Argument(metavar="LAYOUT", help="As CuTe prints it: first mode M or N, second K.", show_default=False)
-]
+_Layout = Annotated[str, Positional("As CuTe prints it: first mode M or N, second K.", "LAYOUT")]
 _Units = Annotated[
-    o.Text, o.what("UNIT", "Of the layout's strides: elements (default), bytes or bits.", offer="elements bytes bits")
+    o.Text, o.what("Of the layout's strides: elements (default), bytes or bits.", "UNIT", offer="elements bytes bits")
 ]
 
 
 def from_cute(
-    layout: _Layout,
-    words: o.Instruction = None,
-    instruction: o.For = None,
-    operand: o.Operand = None,
-    type: o.Type = None,
-    units: _Units = None,
-    base: o.Base = None,
-    element: o.Element = None,
-    address: o.Address = None,
-    cute: o.Cute = False,
-    svg: o.Svg = None,
-    png: o.Png = None,
-    theme: o.Theme = None,
-    lines: o.Lines = 8,
-    json: o.Json = False,
-) -> None:
+    layout: _Layout, wanted: o.OutputOptions, words: o.Instruction = None, instruction: o.For = None, operand: o.Operand = None,
+    type: o.Type = None, units: _Units = None, base: o.Base = None,
+) -> None:  # fmt: skip
     """Derive the descriptors of a CuTe layout, one for each instruction over it, or say why there are none.
 
     It reads what CuTe prints, the notation of the specification, and CUTLASS's atoms. The exit code is 1 if no
     descriptor has the layout's addresses.
 
-    Examples: mmulator descriptor from-cute "Sw<3,4,3> o (64,64):(64,1)"
-
-    mmulator descriptor from-cute "Layout_K_SW128_Atom<half_t>" wgmma m64n8 f16
+    Examples:
+        mmulator descriptor from-cute "Sw<3,4,3> o (64,64):(64,1)"
+        mmulator descriptor from-cute "Layout_K_SW128_Atom<half_t>" wgmma m64n8 f16
     """
-    from mmulator.cli.descriptor.tell import DescriptorQuestions, tell
+    from mmulator.cli.descriptor.tell import tell
     from mmulator.cli.output import exclude
 
     asked = o.instruction_of(words, instruction)
     exclude({"--for": asked, "--type": type}, "the instruction says it")
-    wanted = DescriptorQuestions(element, address, cute, svg, png, theme, lines, json)
     wanted.check()
     start = o.number("--base", base)
     derived = _derived(layout, asked, operand or "b", type or "f16", start, units or "elements")

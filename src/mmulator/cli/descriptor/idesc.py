@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import typer
-
 from mmulator.cli.descriptor.options import number
 from mmulator.cli.output import exclude, print_json
 
@@ -48,7 +46,7 @@ def tell(word: str | None, instruction: str | None, json: bool, verdict: bool = 
     else:
         text.print_instruction_fields(found, verdict)
     if not found.ok:
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def _needed(instruction: str | None) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-import typer
-
-from mmulator.cli.completion import instruction_words
+from mmulator.cli.output import exclude, misused
+from mmulator.cli.parser import Positional, grouped
+from mmulator.settings.readers import whole
 
 if TYPE_CHECKING:
     from mmulator.inspect.descriptors.tile import Tile
@@ -16,73 +16,91 @@ if TYPE_CHECKING:
 Text = str | None
 Texts = list[str] | None
 
+_field = grouped("Fields, in bytes")
+what = grouped("The matrix that it describes")
+_ask = grouped("Questions")
+_out = grouped("Output")
 
-def _offer(values: str) -> Any:
-    """For completion: those of `values` that begin like what is typed."""
-    return lambda incomplete: [v for v in values.split() if v.startswith(incomplete)]
-
-
-def _option(panel: str, metavar: str | None, help: str, *names: str, offer: str = "", **more: Any) -> Any:
-    more |= {"autocompletion": _offer(offer)} if offer else {}
-    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **more)
-
-
-_field = partial(_option, "Fields, in bytes")
-what = partial(_option, "The matrix that it describes")
-_ask = partial(_option, "Questions")
-_check = partial(_option, "Checks")
-_out = partial(_option, "Output")
-
-Word = Annotated[str, typer.Argument(metavar="WORD", help="A descriptor's 64 bits as a number.", show_default=False)]
+Word = Annotated[str, Positional("A descriptor's 64 bits as a number.", "WORD")]
 _INSTRUCTION = "The wgmma or tcgen05.mma that reads it, as with --for."
-Instruction = Annotated[
-    Texts, typer.Argument(metavar="INSTRUCTION", help=_INSTRUCTION, show_default=False, autocompletion=instruction_words)
-]
+Instruction = Annotated[Texts, Positional(_INSTRUCTION, "INSTRUCTION", offer="instruction_words")]
 Words = Annotated[
     Texts,
-    typer.Argument(
-        metavar="WORD INSTRUCTION", show_default=False, autocompletion=instruction_words,
-        help="A word whose fields are taken where none is given; what reads it, as with --for.",
+    Positional(
+        "A word whose fields are taken where none is given; what reads it, as with --for.", "WORD INSTRUCTION",
+        offer="instruction_words",
     ),
 ]  # fmt: skip
 
 For = Annotated[
-    Text, what("INSTRUCTION", "What reads it: a name, or words: wgmma m64n128 f16, tcgen05 m128n64 f16.", "--for")
-]
-Operand = Annotated[Text, what("a|b|idesc", "Which operand; idesc: of tcgen05. Default: b.", offer="a b idesc")]
-Major = Annotated[Text, what("k|mn", "The contiguous dimension. Default: k.", offer="k mn")]
-Type = Annotated[Text, what("TYPE", "Without --for: element type.", offer="f16 bf16 tf32 e4m3 e5m2 s8 u8 b1")]
-Mn = Annotated[int | None, what("N", "Without --for: extent of m or n. Default: 64.")]
-K = Annotated[int | None, what("N", "Without --for: extent of k. Default: 64.")]
-Base = Annotated[Text, what("ADDRESS", "Where the buffer, so the swizzle pattern, starts.")]
-
-StartAddress = Annotated[Text, _field("BYTES", "Default: --base, or 0.")]
-Lbo = Annotated[Text, _field("BYTES", "Leading dimension byte offset.")]
-Sbo = Annotated[Text, _field("BYTES", "Stride dimension byte offset.")]
-BaseOffset = Annotated[Text, _field("0..7", "Matrix base offset.")]
-Swizzle = Annotated[
-    Text, _field("MODE", "none, 32B, 64B, 128B; tcgen05: 128B_atom_32B.", offer="none 32B 64B 128B 128B_atom_32B")
-]
-
-Set = Annotated[Texts, _option("Fields of --operand idesc", "NAME=VALUE", "Such as transpose_b=1. May be repeated.", "--set")]
-
-Element = Annotated[Texts, _ask("ROW,COL", "Its address. Of A: m,k; of B: k,n. May be repeated.")]
-Address = Annotated[Texts, _ask("ADDRESS", "The element that lies there. May be repeated.")]
-
-Shared = Annotated[Text, _check("BYTES", "Size of the shared window. Default: 228 KiB.")]
-SharedBase = Annotated[Text, _check("ADDRESS", "Its first byte. Default: 0.")]
-Access = Annotated[
-    Texts, _check("KIND", "Bank conflicts of ldmatrix, k:BYTES, mn:BYTES or @FILE:BYTES. May be repeated.",
-                  offer="ldmatrix k:4 k:8 k:16 mn:4 mn:8 mn:16")
+    Text, what("What reads it: a name or words: wgmma m64n128 f16, tcgen05 m128n64 f16.", "INSTRUCTION", names="--for",
+               phrase=True)
 ]  # fmt: skip
-At = Annotated[Text, _check("ROW,COL", "Of --access: the one that begins here.")]
+Operand = Annotated[Text, what("Which operand; idesc: of tcgen05. Default: b.", "a|b|idesc", offer="a b idesc")]
+Type = Annotated[Text, what("Without --for: element type.", "TYPE", offer="f16 bf16 tf32 e4m3 e5m2 s8 u8 b1")]
+Base = Annotated[Text, what("Where the buffer, so the swizzle pattern, starts.", "ADDRESS")]
+Set = Annotated[Texts, grouped("Fields of --operand idesc")("Such as transpose_b=1. May be repeated.", "NAME=VALUE")]
+_MODES = "none 32B 64B 128B 128B_atom_32B"
 
-Cute = Annotated[bool, _out(None, "Print the CuTe layout alone.", "--cute")]
-Svg = Annotated[Text, _out("FILE", "Draw the tile.")]
-Png = Annotated[Text, _out("FILE", "Draw it as PNG (extra draw).")]
-Theme = Annotated[Text, _out("THEME", "auto, the default, light or dark.", offer="auto light dark")]
-Lines = Annotated[int, _out("N", "Lines of the map that is printed; 0: no map.", min=0)]
-Json = Annotated[bool, _out(None, "Print JSON.", "--json")]
+
+@dataclass(frozen=True)
+class MatrixOptions:
+    """Options of the matrix that a descriptor describes."""
+
+    instruction: For = None
+    operand: Operand = None
+    major: Annotated[Text, what("The contiguous dimension. Default: k.", "k|mn", offer="k mn")] = None
+    type: Type = None
+    mn: Annotated[int | None, what("Without --for: extent of m or n. Default: 64.", "N")] = None
+    k: Annotated[int | None, what("Without --for: extent of k. Default: 64.", "N")] = None
+    base: Base = None
+
+
+@dataclass(frozen=True)
+class FieldOptions:
+    """Options of a descriptor's fields."""
+
+    start_address: Annotated[Text, _field("Default: --base, or 0.", "BYTES")] = None
+    lbo: Annotated[Text, _field("Leading dimension byte offset.", "BYTES")] = None
+    sbo: Annotated[Text, _field("Stride dimension byte offset.", "BYTES")] = None
+    base_offset: Annotated[Text, _field("Matrix base offset.", "0..7")] = None
+    swizzle: Annotated[Text, _field("none, 32B, 64B, 128B; tcgen05: 128B_atom_32B.", "MODE", offer=_MODES)] = None
+
+    def given(self) -> dict[str, Any]:
+        """The fields of a descriptor that are given."""
+        found = {
+            "start_address": number("--start-address", self.start_address), "leading_byte_offset": number("--lbo", self.lbo),
+            "stride_byte_offset": number("--sbo", self.sbo), "base_offset": number("--base-offset", self.base_offset),
+            "swizzle": self.swizzle,
+        }  # fmt: skip
+        return {name: value for name, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """Questions about a descriptor, and the form of the output."""
+
+    element: Annotated[Texts, _ask("Its address. Of A: m,k; of B: k,n. May be repeated.", "ROW,COL")] = None
+    address: Annotated[Texts, _ask("The element that lies there. May be repeated.", "ADDRESS")] = None
+    cute: Annotated[bool, _out("Print the CuTe layout alone.")] = False
+    svg: Annotated[Text, _out("Draw the tile.", "FILE")] = None
+    png: Annotated[Text, _out("Draw it as PNG (extra draw).", "FILE")] = None
+    theme: Annotated[Text, _out("auto, the default, light or dark.", "THEME", offer="auto light dark")] = None
+    lines: Annotated[int, _out("Lines of the map that is printed; 0: no map. Default: 8.", "N", read=whole(0))] = 8
+    json: Annotated[bool, _out("Print JSON.")] = False
+
+    def check(self) -> None:
+        """Raise WrongUsage where options contradict each other, or would have no effect."""
+        exclude({"--cute": self.cute, "--json": self.json}, "one form of output at a time")
+        if self.theme is not None and not (self.svg or self.png):
+            raise misused("it goes with --svg or --png", "--theme")
+        for name, path in (("--svg", self.svg), ("--png", self.png)):
+            if path == "-":
+                raise misused("standard output has the text: name a file", name)
+
+    def of_a_matrix(self) -> dict[str, Any]:
+        """The questions that only a matrix answers, by option."""
+        return {f"--{name}": getattr(self, name) for name in ("element", "address", "cute", "svg", "png")}
 
 
 # what is given --------------------------------------------------------------------------------------------------------
@@ -97,56 +115,41 @@ def split(words: list[str] | None) -> tuple[str | None, list[str]]:
 
 def instruction_of(words: list[str] | None, given: str | None) -> str | None:
     """The instruction, given as words or with --for. Raises WrongUsage where it is given twice, or the words name none."""
-    from mmulator.cli.output import exclude
     from mmulator.isa.names.words import is_word
 
     text = " ".join(words or ())
     exclude({"INSTRUCTION": text or None, "--for": given}, "say it once")
     if text and not is_word(text):
-        raise typer.BadParameter(f"{text!r} is no instruction", param_hint="INSTRUCTION")
+        raise misused(f"{text!r} is no instruction", "INSTRUCTION")
     return text or given
 
 
 def tile_of(
-    instruction: str | None, operand: str | None, major: str | None, type: str | None, mn: int | None, k: int | None,
-    rest: Mapping[str, object], word: str | None = None,
-) -> Tile | None:  # fmt: skip
+    instruction: str | None, o: MatrixOptions, rest: Mapping[str, object], word: str | None = None
+) -> Tile | None:
     """The matrix that the options describe; None if none of them does.
 
+    instruction: the one that reads it.
     rest: other options that make sense only with a matrix.
     word: the descriptor, if it is given, whose generation a matrix by itself gets.
     """
-    from mmulator.cli.output import exclude
     from mmulator.errors import OperandError
     from mmulator.inspect.descriptors.describe import make_tile
     from mmulator.layouts.descriptors import MatrixDescriptor, generation
 
-    for name, value in (("--type", type), ("--mn", mn), ("--k", k)):
+    for name, value in (("--type", o.type), ("--mn", o.mn), ("--k", o.k)):
         exclude({"--for": instruction, name: value}, "the instruction says it")
-    if major not in (None, "k", "mn"):
-        raise OperandError(f"--major is {major!r}", hint="k or mn")
-    if instruction is None and type is None:
-        for option, given in ({"--operand": operand, "--major": major, "--mn": mn, "--k": k} | dict(rest)).items():
+    if o.major not in (None, "k", "mn"):
+        raise OperandError(f"--major is {o.major!r}", hint="k or mn")
+    if instruction is None and o.type is None:
+        for option, given in ({"--operand": o.operand, "--major": o.major, "--mn": o.mn, "--k": o.k} | dict(rest)).items():
             if given is not None:
-                raise typer.BadParameter("it goes with --for or --type, which say what is described", param_hint=option)
+                raise misused("it goes with --for or --type, which say what is described", option)
         return None
     return make_tile(
-        instruction, operand or "b", mn_major=major == "mn", type=type or "f16", mn=64 if mn is None else mn,
-        k=64 if k is None else k, generation=MatrixDescriptor if word is None else generation(number("WORD", word) or 0),
+        instruction, o.operand or "b", mn_major=o.major == "mn", type=o.type or "f16", mn=64 if o.mn is None else o.mn,
+        k=64 if o.k is None else o.k, generation=MatrixDescriptor if word is None else generation(number("WORD", word) or 0),
     )  # fmt: skip
-
-
-def fields_of(
-    start_address: str | None, lbo: str | None, sbo: str | None, base_offset: str | None, swizzle: str | None
-) -> dict[str, Any]:
-    given = {
-        "start_address": number("--start-address", start_address),
-        "leading_byte_offset": number("--lbo", lbo),
-        "stride_byte_offset": number("--sbo", sbo),
-        "base_offset": number("--base-offset", base_offset),
-        "swizzle": swizzle,
-    }
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def word_of(word: str | None, given: dict[str, Any], tile: Tile | None, base: int | None) -> int:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from mmulator.cli.descriptor.options import number, pair
-from mmulator.cli.output import exclude, print_json, print_text, write_file
+from mmulator.cli.descriptor.options import OutputOptions, number, pair
+from mmulator.cli.output import print_json, print_text, write_file
 
 if TYPE_CHECKING:
     from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorFields
@@ -17,34 +14,7 @@ if TYPE_CHECKING:
     from mmulator.inspect.descriptors.tile import Tile
 
 
-@dataclass(frozen=True)
-class DescriptorQuestions:
-    """Questions about a descriptor, and the form of the output, as the options say."""
-
-    element: list[str] | None
-    address: list[str] | None
-    cute: bool
-    svg: str | None
-    png: str | None
-    theme: str | None
-    lines: int
-    json: bool
-
-    def check(self) -> None:
-        """Raise WrongUsage where options contradict each other, or would have no effect."""
-        exclude({"--cute": self.cute, "--json": self.json}, "one form of output at a time")
-        if self.theme is not None and not (self.svg or self.png):
-            raise typer.BadParameter("it goes with --svg or --png", param_hint="--theme")
-        for name, path in (("--svg", self.svg), ("--png", self.png)):
-            if path == "-":
-                raise typer.BadParameter("standard output has the text: name a file", param_hint=name)
-
-    @property
-    def of_a_matrix(self) -> bool:
-        return any((self.element, self.address, self.cute, self.svg, self.png))
-
-
-def tell(word: int, tile: Tile | None, base: int | None, wanted: DescriptorQuestions, derived: CuteAnswer | None = None) -> None:
+def tell(word: int, tile: Tile | None, base: int | None, wanted: OutputOptions, derived: CuteAnswer | None = None) -> None:
     """Print all about a word for the reader of `tile`. Ends with exit code 1 where a check fails."""
     from mmulator.cli.descriptor import text
     from mmulator.errors import OperandError
@@ -53,7 +23,7 @@ def tell(word: int, tile: Tile | None, base: int | None, wanted: DescriptorQuest
     wanted.check()
     fields = descriptor_fields(word, tile.generation if tile else None)
     if tile is None:
-        if wanted.of_a_matrix:
+        if any(wanted.of_a_matrix().values()):
             hint = "--for INSTRUCTION --operand a|b, or --type TYPE --mn M --k K"
             raise OperandError("which matrix does it describe?", hint=hint)
         if wanted.json:
@@ -81,7 +51,7 @@ def tell(word: int, tile: Tile | None, base: int | None, wanted: DescriptorQuest
             print_text(f"{a} holds {names or 'no element of this matrix'}", hang=2)
         text.print_findings(answer.findings)
     if not answer.ok:
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def described(
@@ -119,7 +89,7 @@ def canonical_text(answer: DescriptorAnswer) -> str:
     return str(canonical(answer.tile, answer.descriptor))
 
 
-def _draw(answer: DescriptorAnswer, wanted: DescriptorQuestions) -> None:
+def _draw(answer: DescriptorAnswer, wanted: OutputOptions) -> None:
     if wanted.svg is None and wanted.png is None:
         return
     from mmulator.inspect.answer import png

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from mmulator.cli.output import misused
+from mmulator.cli.parser import Positional
 from mmulator.cli.tensormap import options as o
 
 if TYPE_CHECKING:
@@ -14,18 +14,17 @@ if TYPE_CHECKING:
     from mmulator.layouts.tensormap import TensorMap
 
 _Words = Annotated[
-    o.Texts, typer.Argument(metavar="[MAP] [INSTRUCTION]", show_default=False,
-                            help="A map as for decode, unless --shape says it; a tensor copy as in PTX, or its name.")
+    o.Texts, Positional("A map as for decode, unless --shape says it; a tensor copy as in PTX, or its name.",
+                         "[MAP] [INSTRUCTION]")
 ]  # fmt: skip
-_Expect = Annotated[o.Text, o.where("BYTES", "What the mbarrier was told to expect.", "--expect-tx")]
-_Window = Annotated[o.Text, o.where("BYTES", "Size of shared memory. Default: 228 KiB.")]
-_Descriptor = Annotated[o.Text, o.where("WORD", "The matrix descriptor with which a wgmma reads the box.")]
-_For = Annotated[o.Text, o.where("INSTRUCTION", "The wgmma: its name, or words such as wgmma m64n128 f16.", "--for")]
-_Operand = Annotated[o.Text, o.where("a|b", "Which operand of it. Default: b.", offer="a b")]
-_Major = Annotated[o.Text, o.where("k|mn", "Its contiguous dimension. Default: k.", offer="k mn")]
+_Expect = Annotated[o.Text, o.where("What the mbarrier was told to expect.", "BYTES", names="--expect-tx")]
+_Window = Annotated[o.Text, o.where("Size of shared memory. Default: 228 KiB.", "BYTES")]
+_Descriptor = Annotated[o.Text, o.where("The matrix descriptor with which a wgmma reads the box.", "WORD")]
+_For = Annotated[o.Text, o.where("The wgmma: its name, or words such as wgmma m64n128 f16.", "INSTRUCTION", names="--for")]
+_Operand = Annotated[o.Text, o.where("Which operand of it. Default: b.", "a|b", offer="a b")]
+_Major = Annotated[o.Text, o.where("Its contiguous dimension. Default: k.", "k|mn", offer="k mn")]
 
 
-@o.describes_a_tensor
 def check(
     words: _Words = None,
     said: o.Said = o.NOTHING,
@@ -42,23 +41,23 @@ def check(
 
     The exit code is 0 only if nothing is.
 
-    Examples: mmulator tensormap check map.bin "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-
-    mmulator tensormap check --shape 4096,64 --box 64,64 --swizzle 128B --descriptor 0x4000004000010000 --for "wgmma m64n64 f16"
+    Examples:
+        mmulator tensormap check map.bin cp.async.bulk.tensor.2d.global.shared::cta.bulk_group
+        mmulator tensormap check --shape 4096,64 --box 64,64 --swizzle 128B --descriptor 0x4000004000010000 --for wgmma f16
     """
     copies = [w for w in words or () if o.is_copy(w)]
     maps = [w for w in words or () if not o.is_copy(w)]
     if not copies and len(maps) == 2:
         no_copy = f"{maps[1]!r} is no tensor copy, such as cp.async.bulk.tensor.2d..."
-        raise typer.BadParameter(no_copy, param_hint="[INSTRUCTION]")
+        raise misused(no_copy, "[INSTRUCTION]")
     if len(maps) > 1 or len(copies) > 1:
-        raise typer.BadParameter("one map and one instruction", param_hint="[MAP] [INSTRUCTION]")
+        raise misused("one map and one instruction", "[MAP] [INSTRUCTION]")
     for name, value in (("--for", instruction), ("--operand", operand), ("--major", major)):
         if value is not None and descriptor is None:
-            raise typer.BadParameter("it goes with --descriptor", param_hint=name)
+            raise misused("it goes with --descriptor", name)
     for name, value in (("--expect-tx", expect_tx), ("--window", window)):
         if value is not None and not copies:
-            raise typer.BadParameter("it goes with an instruction", param_hint=name)
+            raise misused("it goes with an instruction", name)
     found = o.map_of(maps[0] if maps else None, said)
     copy, findings = _checked(found, copies[0] if copies else None, shared, expect_tx, window)
     if descriptor is not None:
@@ -116,4 +115,4 @@ def _tell(map: TensorMap, copy: Copy | None, findings: tuple[Diagnostic, ...], j
             print_item("checked", "nothing is wrong")
         print_findings(findings)
     if not ok:
-        raise typer.Exit(1)
+        raise SystemExit(1)

@@ -10,9 +10,9 @@ def decode(map: o.Map, json: o.Json = False) -> None:
 
     The exit code is 1 if CUDA's driver would refuse such a map.
 
-    Examples: mmulator tensormap decode map.bin
-
-    mmulator tensormap encode --shape 64,64 --box 8,64 --out map.bin; mmulator tensormap decode - < map.bin
+    Examples:
+        mmulator tensormap decode map.bin
+        mmulator tensormap encode --shape 64,64 --box 8,64 --out map.bin; mmulator tensormap decode - < map.bin
     """
     from mmulator.cli.tensormap.text import tell_map
     from mmulator.inspect.tensormaps.fields import tensor_map_fields

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from mmulator.cli.output import misused
 from mmulator.cli.tensormap import options as o
+from mmulator.settings.readers import whole
 
-_Element = Annotated[o.Texts, o.where("N,N,...", "Where this element of the tensor lands. May be repeated.")]
-_Byte = Annotated[o.Texts, o.where("ADDRESS", "What lands in this byte of shared memory. May be repeated.", "--byte")]
-_Svg = Annotated[o.Text, o.out("FILE", "Draw it.")]
-_Html = Annotated[o.Text, o.out("FILE", "The drawing and the fields as a page.")]
-_Png = Annotated[o.Text, o.out("FILE", "Draw it as PNG (extra draw).")]
-_Theme = Annotated[o.Text, o.out("THEME", "auto, the default, light or dark.", offer="auto light dark")]
-_Lines = Annotated[int, o.out("N", "Lines of 128 bytes that are printed.", min=1)]
+_Element = Annotated[o.Texts, o.where("Where this element of the tensor lands. May be repeated.", "N,N,...")]
+_Byte = Annotated[o.Texts, o.where("What lands in this byte of shared memory. May be repeated.", "ADDRESS", names="--byte")]
+_Svg = Annotated[o.Text, o.out("Draw it.", "FILE")]
+_Html = Annotated[o.Text, o.out("The drawing and the fields as a page.", "FILE")]
+_Png = Annotated[o.Text, o.out("Draw it as PNG (extra draw).", "FILE")]
+_Theme = Annotated[o.Text, o.out("auto, the default, light or dark.", "THEME", offer="auto light dark")]
+_Lines = Annotated[int, o.out("Lines of 128 bytes that are printed.", "N", read=whole(1))]
 
 
-@o.describes_a_tensor
 def draw(
     map: o.MaybeMap = None,
     said: o.Said = o.NOTHING,
@@ -40,16 +39,16 @@ def draw(
     Coordinates are in the array's order, the innermost last. A chunk of 16 bytes is named by the element at its lowest
     address; a star says that a part of it is out of bounds, 0 or NaN that all of it is.
 
-    Examples: mmulator tensormap draw --shape 64,60 --strides 128 --box 8,64 --swizzle 128B --at 60,0
-
-    mmulator tensormap draw map.bin --at 0,64 --shared 0x400 --element 3,70 --svg box.svg
+    Examples:
+        mmulator tensormap draw --shape 64,60 --strides 128 --box 8,64 --swizzle 128B --at 60,0
+        mmulator tensormap draw map.bin --at 0,64 --shared 0x400 --element 3,70 --svg box.svg
     """
     from mmulator.cli.output import exclude, print_json
     from mmulator.cli.tensormap.text import draw_files, tell_box
     from mmulator.inspect.tensormaps.box import tensor_box
 
     if theme is not None and not (svg or html or png):
-        raise typer.BadParameter("it goes with --svg, --html or --png", param_hint="--theme")
+        raise misused("it goes with --svg, --html or --png", "--theme")
     exclude({"--svg": svg == "-" or None, "--html": html == "-" or None, "--json": json}, "standard output takes one")
     found = tensor_box(
         o.map_of(map, said), None if at is None else o.numbers("--at", at), o.numbers("--offsets", offsets or ""),

@@ -6,10 +6,9 @@ from typing import Annotated
 
 from mmulator.cli.tensormap import options as o
 
-_File = Annotated[o.Text, o.out("FILE", "Write the 128 bytes.")]
+_File = Annotated[o.Text, o.out("Write the 128 bytes.", "FILE")]
 
 
-@o.describes_a_tensor
 def encode(
     said: o.Said,
     out: _File = None,
@@ -19,9 +18,9 @@ def encode(
 
     What the driver refuses is refused, with the rule; the exit code is then 1.
 
-    Examples: mmulator tensormap encode --shape 4096,1024 --type bf16 --box 64,64 --swizzle 128B
-
-    mmulator tensormap encode --shape 8,56,56,64 --lower -1,-1 --upper -1,-1 --channels 64 --pixels 128 --out map.bin
+    Examples:
+        mmulator tensormap encode --shape 4096,1024 --type bf16 --box 64,64 --swizzle 128B
+        mmulator tensormap encode --shape 8,56,56,64 --lower -1,-1 --upper -1,-1 --channels 64 --pixels 128 --out map.bin
     """
     from mmulator.cli.output import write_file
     from mmulator.cli.tensormap.text import tell_map

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import partial, wraps
-from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from mmulator.cli.output import misused
+from mmulator.cli.parser import Positional, grouped
 
 if TYPE_CHECKING:
     from mmulator.layouts.tensormap import TensorMap
@@ -16,68 +14,47 @@ if TYPE_CHECKING:
 Text = str | None
 Texts = list[str] | None
 
-
-def _option(panel: str, metavar: str | None, help: str, *names: str, offer: str = "", **more: Any) -> Any:
-    more |= {"autocompletion": lambda incomplete: [v for v in offer.split() if v.startswith(incomplete)]} if offer else {}
-    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **more)
-
-
-_tensor = partial(_option, "The tensor and its box, in the array's order")
-where = partial(_option, "The copy")
-out = partial(_option, "Output")
+_tensor = grouped("The tensor and its box, in the array's order")
+where = grouped("The copy")
+out = grouped("Output")
 
 _MAP = "128 bytes as hexadecimal digits, or a file that has them (as bytes or digits); - is standard input."
-Map = Annotated[str, typer.Argument(metavar="MAP", help=_MAP, show_default=False)]
-MaybeMap = Annotated[Text, typer.Argument(metavar="MAP", help=_MAP + " Or say --shape and --box.", show_default=False)]
+Map = Annotated[str, Positional(_MAP, "MAP")]
+MaybeMap = Annotated[Text, Positional(_MAP + " Or say --shape and --box.", "MAP")]
 
-Shape = Annotated[Text, _tensor("N,N,...", "Elements of each dimension, the innermost last; interleaved slices are none.")]
-Strides = Annotated[Text, _tensor("BYTES,...", "Of each dimension but the innermost. Default: packed.")]
+_SWIZZLES = "none 32B 64B 128B 128B_atom_32B 128B_atom_32B_flip_8B 128B_atom_64B 96B"
 _TYPES = "u8 u16 u32 s32 u64 s64 f16 bf16 f32 f32.ftz tf32 tf32.ftz f64 b4x16 b4x16_p64 b6x16_p32"
-Type = Annotated[Text, _tensor("TYPE", "PTX's name. Default: f16.", offer=_TYPES)]
-Box = Annotated[Text, _tensor("N,N,...", "Elements of each dimension of the box.")]
-ElementStrides = Annotated[Text, _tensor("N,N,...", "Steps within the box. Default: 1.")]
-Lower = Annotated[Text, _tensor("N,...", "im2col: lower corner of D,H,W as far as there are.")]
-Upper = Annotated[Text, _tensor("N,...", "im2col: upper corner.")]
-Channels = Annotated[int | None, _tensor("N", "im2col: channels of a pixel.")]
-Pixels = Annotated[int | None, _tensor("N", "im2col: pixels of a column.")]
-Interleave = Annotated[Text, _tensor("MODE", "none, 16B or 32B.", offer="none 16B 32B")]
-Swizzle = Annotated[
-    Text, _tensor("MODE", "none, 32B, 64B, 128B; sm_100: 128B_atom_32B and the like, 96B.",
-                  offer="none 32B 64B 128B 128B_atom_32B 128B_atom_32B_flip_8B 128B_atom_64B 96B")
-]  # fmt: skip
-L2 = Annotated[Text, _tensor("MODE", "none, 64B, 128B or 256B.", "--l2-promotion", offer="none 64B 128B 256B")]
-Fill = Annotated[Text, _tensor("MODE", "What is out of bounds: zero or nan.", offer="zero nan")]
-Address = Annotated[Text, _tensor("ADDRESS", "Of the tensor in global memory. Default: 0.")]
 
 _AT = "Coordinates, in the array's order; of gather4 four rows and a column. Default: the first."
-At = Annotated[Text, where("N,N,...", _AT)]
-Offsets = Annotated[Text, where("N,...", "im2col offsets D,H,W as far as there are; of im2col::w wHalo,wOffset.")]
-Shared = Annotated[Text, where("ADDRESS", "Of the box in shared memory. Default: 0.")]
+At = Annotated[Text, where(_AT, "N,N,...")]
+Offsets = Annotated[Text, where("im2col offsets D,H,W as far as there are; of im2col::w wHalo,wOffset.", "N,...")]
+Shared = Annotated[Text, where("Of the box in shared memory. Default: 0.", "ADDRESS")]
 _MODES = "tile tile::gather4 tile::scatter4 im2col im2col_no_offs im2col::w im2col::w::128"
-Mode = Annotated[Text, where("MODE", "As in PTX. Default: tile or im2col, as the map is.", offer=_MODES)]
-Store = Annotated[bool, where(None, "From shared to global memory.", "--store")]
+Mode = Annotated[Text, where("As in PTX. Default: tile or im2col, as the map is.", "MODE", offer=_MODES)]
+Store = Annotated[bool, where("From shared to global memory.", names="--store")]
 
-Json = Annotated[bool, out(None, "Print JSON.", "--json")]
+Json = Annotated[bool, out("Print JSON.")]
+
 
 
 @dataclass(frozen=True)
 class Said:
     """Options of a tensor and its box, as texts: a field for each option."""
 
-    shape: Shape = None
-    strides: Strides = None
-    type: Type = None
-    box: Box = None
-    element_strides: ElementStrides = None
-    lower: Lower = None
-    upper: Upper = None
-    channels: Channels = None
-    pixels: Pixels = None
-    interleave: Interleave = None
-    swizzle: Swizzle = None
-    l2_promotion: L2 = None
-    fill: Fill = None
-    address: Address = None
+    shape: Annotated[Text, _tensor("Elements of each dimension, the innermost last, without slices.", "N,N,...")] = None
+    strides: Annotated[Text, _tensor("Of each dimension but the innermost. Default: packed.", "BYTES,...")] = None
+    type: Annotated[Text, _tensor("PTX's name. Default: f16.", "TYPE", offer=_TYPES)] = None
+    box: Annotated[Text, _tensor("Elements of each dimension of the box.", "N,N,...")] = None
+    element_strides: Annotated[Text, _tensor("Steps within the box. Default: 1.", "N,N,...")] = None
+    lower: Annotated[Text, _tensor("im2col: lower corner of D,H,W as far as there are.", "N,...")] = None
+    upper: Annotated[Text, _tensor("im2col: upper corner.", "N,...")] = None
+    channels: Annotated[int | None, _tensor("im2col: channels of a pixel.", "N")] = None
+    pixels: Annotated[int | None, _tensor("im2col: pixels of a column.", "N")] = None
+    interleave: Annotated[Text, _tensor("none, 16B or 32B.", "MODE", offer="none 16B 32B")] = None
+    swizzle: Annotated[Text, _tensor("none, 32B, 64B, 128B; sm_100: 96B, 128B_atom_32B.", "MODE", offer=_SWIZZLES)] = None
+    l2_promotion: Annotated[Text, _tensor("none, 64B, 128B or 256B.", "MODE", offer="none 64B 128B 256B")] = None
+    fill: Annotated[Text, _tensor("What is out of bounds: zero or nan.", "MODE", offer="zero nan")] = None
+    address: Annotated[Text, _tensor("Of the tensor in global memory. Default: 0.", "ADDRESS")] = None
 
     @property
     def anything(self) -> bool:
@@ -85,25 +62,6 @@ class Said:
 
 
 NOTHING = Said()
-
-
-def describes_a_tensor(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorator: the parameter `said` of a command becomes all the options of a tensor and its box."""
-    hints, known = get_type_hints(command, include_extras=True), get_type_hints(Said, include_extras=True)
-    parameters: list[Parameter] = []
-    for p in signature(command).parameters.values():
-        if p.name == "said":
-            parameters += [Parameter(f.name, p.kind, default=f.default, annotation=known[f.name]) for f in fields(Said)]
-        else:
-            parameters.append(p.replace(annotation=hints[p.name]))
-
-    @wraps(command)
-    def run(**given: Any) -> None:
-        command(said=Said(**{f.name: given.pop(f.name) for f in fields(Said)}), **given)
-
-    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in parameters}
-    return run
 
 
 def numbers(option: str, text: str) -> tuple[int, ...]:
@@ -126,7 +84,7 @@ def number(option: str, text: str | None) -> int:
     except OperandError:
         raise OperandError(f"{option} is {text!r}: a whole number is needed", hint=f"such as {option} 0x400") from None
     if len(found) != 1:
-        raise typer.BadParameter("one number", param_hint=option)
+        raise misused("one number", option)
     return found[0]
 
 
@@ -140,7 +98,7 @@ def map_of(given: str | None, said: Said) -> TensorMap:
     from mmulator.errors import OperandError
 
     if given is not None and said.anything:
-        raise typer.BadParameter("the map is given: options of a tensor go without it", param_hint="MAP")
+        raise misused("the map is given: options of a tensor go without it", "MAP")
     if given is not None:
         return read(given)
     if said.shape is None:
@@ -180,7 +138,7 @@ def _made(said: Said) -> TensorMap:
 
     kind, shape = tensor_type(said.type or "f16"), numbers("--shape", said.shape or "")
     if not shape:
-        raise typer.BadParameter("at least one dimension", param_hint="--shape")
+        raise misused("at least one dimension", "--shape")
     rank = len(shape)
     im2col = any(v is not None for v in (said.lower, said.upper, said.channels, said.pixels))
     rule = f"cuTensorMapEncode{'Im2col' if im2col else 'Tiled'} (CUDA driver API)"
@@ -192,7 +150,7 @@ def _made(said: Said) -> TensorMap:
     def inner_first(option: str, text: str | None, default: tuple[int, ...], count: int) -> tuple[int, ...]:
         values = default if text is None else numbers(option, text)
         if len(values) != count:
-            raise typer.BadParameter(f"{len(values)} numbers where a shape of {rank} dimensions takes {count}", param_hint=option)
+            raise misused(f"{len(values)} numbers where a shape of {rank} dimensions takes {count}", option)
         return values[::-1]
 
     slice_ = SLICES.get(modes["interleave"], 0)
@@ -207,10 +165,10 @@ def _made(said: Said) -> TensorMap:
     }  # fmt: skip
     if not im2col:
         if said.box is None:
-            raise typer.BadParameter("a tiled map needs it", param_hint="--box")
+            raise misused("a tiled map needs it", "--box")
         return TensorMap(check(Encoded(**common, box=inner_first("--box", said.box, (), rank))))
     if said.box is not None or said.channels is None or said.pixels is None:
-        raise typer.BadParameter("an im2col map has --channels and --pixels, and no --box", param_hint="--lower")
+        raise misused("an im2col map has --channels and --pixels, and no --box", "--lower")
     spatial = max(rank - 2, 0)
     return TensorMap(check(Encoded(
         **common, im2col=True, lower=inner_first("--lower", said.lower, (0,) * spatial, spatial),

@@ -6,8 +6,6 @@ import sys
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-import typer
-
 from mmulator.cli.descriptor.text import print_findings
 from mmulator.cli.output import colours, print_json, print_text, width, write_file
 
@@ -45,7 +43,7 @@ def tell_map(found: TensorMapFields, json: bool) -> None:
         print_item("driver", found.driver_call())
         print_findings(found.findings)
     if not found.ok:
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 Answers = list[tuple[tuple[int, ...], tuple[int, ...]]]

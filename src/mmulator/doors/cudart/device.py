@@ -244,12 +244,12 @@ refuses(
 )
 refuses(
     "textures, surfaces and arrays are not modelled",
-    " ".join(n for n in rows.exports() if ("Array" in n or "Texture" in n or "Surface" in n or "ChannelDesc" in n) and n[0] == "c"
-             and "Graph" not in n),
+    " ".join(n for n in rows.names() if ("Array" in n or "Texture" in n or "Surface" in n or "ChannelDesc" in n) and n[0] == "c"
+             and "Graph" not in n and "External" not in n),
 )  # fmt: skip
 refuses(
     "graphics are not modelled",
-    " ".join(n for n in rows.exports() if any(w in n for w in ("Graphics", "cudaGL", "EGL", "VDPAU"))),
+    " ".join(n for n in rows.names() if any(w in n for w in ("Graphics", "cudaGL", "EGL", "VDPAU"))),
 )
 refuses("memory and semaphores of other programming interfaces are not modelled", " ".join(
-    n for n in rows.exports() if ("External" in n and "Graph" not in n) or "NvSci" in n))  # fmt: skip
+    n for n in rows.names() if ("External" in n and "Graph" not in n) or "NvSci" in n))  # fmt: skip

@@ -82,6 +82,17 @@ def exports() -> dict[str, tuple[int, ...]]:
     return {name: tuple(map(int, versions)) for name, *versions in map(str.split, lines) if name != "#"}
 
 
+def names() -> list[str]:
+    """The names that are exported, without their variants."""
+    return [name for name in exports() if not name.endswith(_SUFFIXES)]
+
+
+def _add(row: RuntimeRow) -> None:
+    if row.name in ROWS:
+        raise ValueError(f"two rows have the name {row.name}")
+    ROWS[row.name] = row
+
+
 def _variants(names: str) -> Iterator[str]:
     for name in names.split():
         yield name
@@ -165,7 +176,7 @@ def api(names: str, signature: str = "", lost: bool = True) -> Callable[[Callabl
         takes, all_of_them = function.__code__.co_argcount, bool(function.__code__.co_flags & _VARIADIC)
         plain = function if all_of_them or takes == len(signature) else lambda *args: function(*args[:takes])
         for name in _variants(names):
-            ROWS[name] = RuntimeRow(name, signature, DOES, "", guarded(plain, name, lost))
+            _add(RuntimeRow(name, signature, DOES, "", guarded(plain, name, lost)))
         return function
 
     return register
@@ -180,13 +191,13 @@ def shared(*functions: tuple[str, str, Callable[..., Any]]) -> None:
 def accepts(names: str, signature: str, why: str) -> None:
     """Functions that return success and do nothing. why: the reason that nothing is to be done."""
     for name in _variants(names):
-        ROWS[name] = RuntimeRow(name, signature, ACCEPTS, why, lambda *_: process.sticky)
+        _add(RuntimeRow(name, signature, ACCEPTS, why, lambda *_: process.sticky))
 
 
 def refuses(why: str, names: str) -> None:
     """Functions that return cudaErrorNotSupported. why: the reason."""
     for name in _variants(names):
-        ROWS[name] = RuntimeRow(name, "", REFUSES, why, _refusal(name, why))
+        _add(RuntimeRow(name, "", REFUSES, why, _refusal(name, why)))
 
 
 def _refusal(name: str, why: str) -> Callable[[], int]:
@@ -200,12 +211,12 @@ def complete() -> None:
     """Refuse each exported name that has no row."""
     for name in exports():
         if name not in ROWS:
-            ROWS[name] = RuntimeRow(name, "", REFUSES, UNWRITTEN, _refusal(name, UNWRITTEN))
+            _add(RuntimeRow(name, "", REFUSES, UNWRITTEN, _refusal(name, UNWRITTEN)))
 
 
 def plain(name: str, signature: str, call: Callable[..., int], pointer: bool = False) -> None:
     """A function whose result is no code of an error. pointer: whether the result is an address."""
-    ROWS[name] = RuntimeRow(name, signature + ">" * pointer, DOES, "", call)
+    _add(RuntimeRow(name, signature + ">" * pointer, DOES, "", call))
 
 
 UNWRITTEN = "this function of CUDA's runtime is not written"

@@ -14,12 +14,12 @@ from mmulator import driver
 from mmulator.doors.triton.arrays import stand_in, take_arrays
 from mmulator.doors.triton.launcher import Launcher
 from mmulator.doors.triton.versions import interface
-from mmulator.driver.settings import REPORT
 from mmulator.driver.traced import traces
 from mmulator.errors import LaunchError, short_traceback, shown
 from mmulator.host.module import SANITIZE
 from mmulator.host.report import Report
 from mmulator.isa.chips import as_device
+from mmulator.settings import REPORT
 
 take_arrays()  # users of this module make descriptors after its import
 _TYPE = re.compile(r"(.*?)(?::(1|8|16))?\s*$")

@@ -1,0 +1,32 @@
+"""Options for docs/commands.md: all that a command takes, and where each setting is taken."""
+
+from __future__ import annotations
+
+from mmulator import settings
+from mmulator.cli.commands import command_of
+from mmulator.cli.parser import declared
+from tools.pages.tables import table
+
+_SHOWN = ("run", "exec", "debug", "judge", "check", "conformance", "pytest", "variable", "launch")
+
+
+def _written(row: settings.Setting) -> str:
+    return f"`{' '.join((', '.join(row.names), row.metavar)).strip()}`"
+
+
+def command(name: str) -> str:
+    """The options of a command with their help."""
+    rows = [(_written(a.row), a.row.help) for a in declared(command_of(name)) if not a.option.positional]
+    return table(("option", "meaning"), rows)
+
+
+def settings_by_door() -> str:
+    """A row for each setting that more than one door takes, with the name that it has there."""
+    rows = []
+    for row in settings.TABLE:
+        doors = row.doors.split()
+        if len(doors) > 1:
+            names = {door: row.at(door).names[-1] for door in doors}
+            names |= {"variable": f"{settings.PREFIX}{row.name.upper()}", "launch": f"{row.at('launch').word}="}
+            rows.append([f"`{row.word or row.name}`", *(f"`{names[door]}`" if door in doors else "" for door in _SHOWN)])
+    return table(("setting", *_SHOWN), rows)
