@@ -34,7 +34,7 @@ def _sides(file: Path, name: str) -> tuple[list[str], list[str], list[int]]:
     right, wrong, changed = [], [], []
     for n, line in enumerate(file.read_text().splitlines()):
         code = breaches.SAID.split(line)[0].rstrip()
-        instead = next((text.strip() for found, text in breaches.CHANGE.findall(line) if found == name), None)
+        instead = next((text.strip() for found, text in breaches.CHANGE.findall(line) if name in found.split(", ")), None)
         right.append(code)
         own = code or next((r for r in reversed(right[:-1]) if r.strip()), "")
         lead = own[: len(own) - len(own.lstrip())]  # blanks or tabs
