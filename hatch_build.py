@@ -2,7 +2,7 @@
 
 The wheel has what a first run needs on this machine; with MMULATOR_SHIP=release all that does not depend on a kernel, for every
 machine of this one's architecture, or of the one that MMULATOR_SHIP=release-aarch64 names (docs/release.md). An editable
-installation has none, and compiles what it uses when it uses it; so has a wheel that is built with MMULATOR_SHIP=0, or on a
+installation has none but what such a build has kept in the code cache, and compiles what it uses when it uses it; so has a wheel that is built with MMULATOR_SHIP=0, or on a
 machine that is no Linux on x86-64 or aarch64: it is pure Python, for every system.
 """
 
@@ -36,6 +36,6 @@ class Ship(BuildHookInterface):  # type: ignore[type-arg]
         which = [self.architecture] if self.ship == "release" else []
         folder = Path(self.root, "build", *(which or ["first"]))  # a build comes here twice, at first for the metadata
         subprocess.run([sys.executable, str(Path(self.root, "tools", "ship.py")), str(folder), *which], check=True)
-        build_data["force_include"] |= {str(path): f"mmulator/objects/{path.name}" for path in sorted(folder.glob("*.bin"))}
+        build_data["force_include"] |= {str(path): f"mmulator/objects/{path.name}" for path in sorted(folder.iterdir())}
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-manylinux_2_17_{self.architecture}"  # the code calls nothing but memcpy and the like

@@ -6,9 +6,10 @@ Each kernel is loaded and compiled in a process of its own with an empty cache, 
 of the process does not count. Milliseconds of processor time of all threads: the least of the rounds. Names are files with PTX of
 the repository, whose kernels all are compiled; without names 60 are drawn. --unseen: a folder with PTX of other programs, of
 which 30 are drawn, too. --objects: what `python tools/ship.py FOLDER release` made, as a wheel has it; what it lacks each process
-compiles, and that counts. --against: the folder `src` of another commit, whose processes take turns with ours, twice each: how
-much the second times differ from the first is the noise. The table has the kernels that both commits take; after Ctrl-C, those
-that were measured.
+compiles, and that counts. --first: each kernel is the first of its process, so that loading the package counts, too. --sanitize:
+compiled with checks; times of `plain` are those without. --against: the folder `src` of another commit, whose processes take
+turns with ours, twice each: how much the second times differ from the first is the noise. The table has the kernels that both
+commits take; after Ctrl-C, those that were measured.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from os import environ
 from pathlib import Path
@@ -38,22 +40,27 @@ PROGRAM = """
 import json, sys, time
 import mmulator as mm
 
-text, first = json.loads(sys.stdin.read())
-for kernel in mm.Module.load(first).values():
+text, first, sanitize = json.loads(sys.stdin.read())
+for kernel in mm.Module.load(first).values() if first else ():
     kernel.compile()
 start = time.process_time()
+more = {}
+if sanitize:
+    from mmulator.compiler.options import CompileOptions
+    from mmulator.sanitizer.instrument import SANITIZE
+    more = {"options": CompileOptions(events=SANITIZE)}
 for kernel in mm.Module.load(text).values():
-    kernel.compile()
+    kernel.compile(**more)
 print(time.process_time() - start)
 """
 INSTRUCTION = re.compile(r"^\s+(?:@!?%\w+\s+)?[a-z][\w.:]*\s[^;]*;|^\s+(?:ret|exit);", re.MULTILINE)
 
 
-def seconds(src: str, text: str) -> float | None:
+def seconds(src: str, text: str, first: str, sanitize: bool) -> float | None:
     """None if the package does not take the kernel."""
     with tempfile.TemporaryDirectory() as scratch:
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM], input=json.dumps([text, FIRST.read_text()]), capture_output=True, text=True,
+            [sys.executable, "-c", PROGRAM], input=json.dumps([text, first, sanitize]), capture_output=True, text=True,
             env={**environ, "PYTHONPATH": src, "MMULATOR_CACHE": scratch},
         )  # fmt: skip
     return None if done.returncode else float(done.stdout)
@@ -78,9 +85,10 @@ class Kernel:
         self.size = len(INSTRUCTION.findall(self.text))
         self.least: dict[str, float] = {}
 
-    def run(self, sources: dict[str, str]) -> Kernel:
+    def run(self, sources: dict[str, str], first: str, sanitize: bool) -> Kernel:
+        """sources: folders of packages by their names, of which `plain` is without checks. first: PTX that is compiled before."""
         for which, src in sources.items():
-            found = seconds(src, self.text)
+            found = seconds(src, self.text, first, sanitize and which != "plain")
             if found is None:
                 break
             self.least[which] = min(self.least.get(which, found), found)
@@ -92,6 +100,8 @@ class Kernel:
     def row(self) -> str:
         figures = "".join(f"  {which} {1e3 * s:7.1f} ms {1e6 * s / self.size:5.0f} us/instr" for which, s in self.least.items())
         ratio = f"  {self.ratio():5.2f} times faster" if "before" in self.least else ""  # which may not take it
+        if "plain" in self.least:
+            ratio = f"  {self.least['ours'] / self.least['plain']:5.2f} times plain"
         return f"{self.name[:40]:40} {self.size:6} instr{figures}{ratio}"
 
 
@@ -117,6 +127,8 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=1, help="kernels at once")
+    parser.add_argument("--first", action="store_true")
+    parser.add_argument("--sanitize", action="store_true")
     parser.add_argument("--against", metavar="SRC")
     parser.add_argument("--unseen", metavar="FOLDER", type=Path)
     parser.add_argument("--objects", metavar="FOLDER", required=True)
@@ -131,10 +143,14 @@ def main() -> None:
         if o.against:
             sources["before"] = installed(o.against, o.objects_against, Path(scratch, "before"))
             sources["again"] = sources["before"]
+        elif o.sanitize:
+            sources["plain"] = sources["ours"]
+        before = "" if o.first else FIRST.read_text()
+        run = partial(Kernel.run, sources=sources, first=before, sanitize=o.sanitize)
         with ThreadPoolExecutor(o.jobs) as pool:
             try:
                 for number in range(o.rounds):
-                    for n, kernel in enumerate(pool.map(lambda kernel: kernel.run(sources), kernels), 1):
+                    for n, kernel in enumerate(pool.map(run, kernels), 1):
                         print(f"round {number + 1}, {n} of {len(kernels)}: {kernel.row()}", flush=True)
             except KeyboardInterrupt:
                 pool.shutdown(cancel_futures=True)

@@ -153,7 +153,7 @@ ROWS = {
     "sums": Row("sums of other chips are those that others published", "0 differ, but those explained", sums),
     "twin": Row("compiled products have the model's bits", "no test fails", tests("tests/twin")),
     "codes": Row("a kernel has one result under every kind of native code", "0 of 300 drawn kernels differ", codes),
-    "defects": Row("each planted change is found by its rules and by no other", "no test fails", tests("tests/sanitizer")),
+    "defects": Row("each planted change is found by its rules and by no other", "no test fails", tests("tests/ub")),
     "litmus": Row("races are those of the definitions", "0 of 100 drawn tests are told wrongly", litmus),
     "corpora": Row("defects planted by others are found at the rates of docs/judges.md", "the same counts", corpora),
     "modules": Row("broken PTX ends in a named error", "no crash, no hang, no other exception", modules),

@@ -2,13 +2,15 @@
 
     python tools/ship.py FOLDER [ARCHITECTURE]
 
-writes FOLDER/LEVEL.bin for each level of CPUs (mmulator/codegen/shipped.py); the build of a wheel calls it (hatch_build.py).
-Without an architecture the only level is that of this machine, and the functions are those that a first run needs: those of the
-kernels in CHOSEN and of the examples. A release for x86_64 or aarch64, made on either, has, for every level, those of all kernels
-in FOLDERS, plain, sanitized, and as workers of a Dask cluster run them, pieces of their instructions, the arithmetic of every
-matrix instruction on every chip, and random numbers.
+writes FOLDER/LEVEL.bin for each level of CPUs (mmulator/codegen/shipped.py), the libraries of CUDA that `exec` puts in place
+(doors/library/files.py), and the list of files that say what native functions are (codegen/sources.py); the build of a wheel
+calls it (hatch_build.py). Without an architecture the only level is that of this machine, and the functions are those that a
+first run needs, as quick code: those of the kernels in CHOSEN and of the examples, plain and sanitized, and the dense arithmetic
+of the types in COMMON. A release for x86_64 or aarch64, made on either, has, for every level, the better code of those of all
+kernels in FOLDERS, plain, sanitized, and as workers of a Dask cluster run them, pieces of their instructions, the arithmetic of
+every matrix instruction on every chip, and random numbers.
 Nothing that is made here is run here. Who edits the package meanwhile gets an error: nobody would use what was made of other
-files.
+files. What was made is kept in the code cache, where the next build of the same sources finds it.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import product
 from os import environ, pathsep
@@ -28,12 +30,13 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 KERNELS = ROOT / "tests" / "kernels" / "ptx"
-FOLDERS = KERNELS, ROOT / "tests" / "kernels" / "handwritten", ROOT / "tests" / "sanitizer" / "kernels", ROOT / "examples"
+FOLDERS = KERNELS, ROOT / "tests" / "kernels" / "handwritten", ROOT / "tests" / "ub", ROOT / "examples"
 # Common kernels with most of what common kernels need. Other functions are compiled by the first kernel that calls them, some
 # milliseconds each: all functions of the corpus take three times as long, and who installs waits for them.
 CHOSEN = (
     "layernorm", "reductions_f16", "atomics", "attention_causal_sm80", "attention_causal_sm90", "gemm_descriptor_bf16_sm90",
 )  # fmt: skip
+COMMON = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8")  # types of A and B
 Work = Callable[[], object]
 CHANGED = "files of the package changed while its object code was made: make it again (or none: MMULATOR_SHIP=0)"
 
@@ -52,23 +55,27 @@ class Collected:
         self.entries[level, name] = code, list(links)
         self._keep(name, code, list(links), level)
 
-    def find(self, name: str, level: int = 2) -> Any:
+    def find(self, name: str, levels: Sequence[int] = (2, 0)) -> Any:
         """Another process may have kept it."""
-        found = self._find(name, level)
-        if found is not None:
-            self.entries[level, name] = found.code, list(found.links)
-        return found
+        for level in levels:
+            found = self._find(name, [level])
+            if found is not None:
+                self.entries[level, name] = found.code, list(found.links)
+                return found
+        return None
 
 
 def collector(level: str, release: bool) -> Collected:
     """What collects all fixed code that this process makes from now on, which is for a level and is never run."""
-    from mmulator.codegen import cpus, engine, named, stencils
+    from mmulator.codegen import cpus, engine, loading, named, shipped, stencils
     from mmulator.codegen.loading import ensure
     from mmulator.compiler import kernel as compiling
     from mmulator.compiler.code import BlockCode
 
     collected = Collected()
     engine._cpu = lambda: (level, cpus.features(level))
+    loading.QUICK = not release
+    shipped.shipped.cache_clear()  # what is in place for the level of the host is not looked at
     named.keep, named.find = collected.keep, collected.find
 
     class Unwritten(BlockCode):
@@ -124,6 +131,11 @@ def keys() -> list[Any]:
             with suppress(OperandError):  # no such instruction
                 found[key_of_tensor(InstructionDescriptor(kind, **given), Variant(kind, scale_vec=factors))] = None
     return list(found)
+
+
+def common(key: Any) -> bool:
+    """Whether a key is of dense products of one of the types in COMMON."""
+    return not key.sparse and not key.scale_blocks and key.atype == key.btype and str(key.atype) in COMMON
 
 
 def of_key(key: Any) -> Work:
@@ -205,9 +217,10 @@ def works(release: bool) -> list[Work]:
     from mmulator.sanitizer.instrument import SANITIZE
 
     clusters = CompileOptions(clusters=True)
-    if not release:  # the last of these is that of the example of a pipeline
+    if not release:  # the second of these is that of the example of a pipeline
         chosen = *(KERNELS / f"{name}.ptx" for name in CHOSEN), *sorted((ROOT / "examples").rglob("*.ptx"))
-        return [*(of_kernel(path, DEFAULT) for path in chosen), of_kernel(KERNELS / "gemm_pipelines.ptx", clusters, "gemm_tma")]
+        kernels = [of_kernel(path, how) for how, path in product((CompileOptions(events=SANITIZE), DEFAULT), chosen)]
+        return [*kernels, of_kernel(KERNELS / "gemm_pipelines.ptx", clusters, "gemm_tma"), *map(of_key, filter(common, keys()))]
     ways = DEFAULT, clusters, CompileOptions(events=SANITIZE), CompileOptions(events=TOUCHED)
     paths = sorted(path for folder in FOLDERS for path in folder.rglob("*.ptx"))
     forms = [form for family in ("mma", "wmma") for form in matrix_forms(family) if form.atype]
@@ -238,22 +251,22 @@ def write(path: Path, level: str, release: bool, number: int, count: int) -> Non
     """One process's part of a level's functions. The folder of the path is for the processes of this level alone."""
     from mmulator.codegen import sources
 
-    before = sources.fingerprint()
+    before = sources.of_natives()
     collected = collector(level, release)
     for work in mine(works(release), number, count, path.parent):
         work()
-    sources.fingerprint.cache_clear()
-    if not before or before != sources.fingerprint():
+    sources.hashes.cache_clear()
+    if not before or before != sources.of_natives():
         raise SystemExit(CHANGED)
     path.write_bytes(pickle.dumps((before, collected.entries)))
 
 
 def made(path: Path) -> bool:
     """A build asks more than once."""
-    from mmulator.codegen.shipped import Shipped
+    from mmulator.codegen.shipped import of_file
 
     try:
-        return len(Shipped(path)) > 0
+        return len(of_file(path)) > 0
     except (OSError, ValueError):
         return False
 
@@ -269,13 +282,39 @@ def levels_of(architecture: str) -> list[str]:
     return [own] if own else []
 
 
-def main(folder: Path, release: bool, levels: Iterable[str]) -> None:
+def asked() -> str:
+    """A digest of what says what is made."""
+    from mmulator.digests import digest_of
+
+    kernels = sorted(path for folder in FOLDERS for path in folder.rglob("*.ptx"))
+    return str(digest_of(b"\0".join(path.read_bytes() for path in (Path(__file__), *kernels))).hexdigest())
+
+
+def main(folder: Path, architecture: str) -> None:
     """Several processes, beside each other, with the sources of this tree. What is there of them stays."""
     from mmulator.codegen import shipped, sources
+    from mmulator.doors.library import files
+    from mmulator.doors.library.elf import library
+    from mmulator.doors.library.loaded import MARKS, RUNTIMES
+    from mmulator.doors.library.machines import HERE, MACHINES
 
     if missing := [str(path) for path in FOLDERS if not path.is_dir()]:
         raise SystemExit(f"kernels that object code is made for are not there: {', '.join(missing)}")
-    levels = [level for level in levels if not made(folder / f"{level}.bin")]
+    release, host = bool(architecture), MACHINES.get(architecture, HERE)
+    others = {files.shipped(soname): soname for soname in (*RUNTIMES.values(), files.DRIVER)} if host else {}
+    found = {level: folder / f"{level}.bin" for level in levels_of(architecture)}
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in {*folder.iterdir()} - {*found.values(), *map(folder.joinpath, others)}:
+        path.unlink()
+    (folder / sources.LIST).write_text(sources.listed())
+    for name, soname in others.items():
+        if host and not (folder / name).exists():
+            (folder / name).write_bytes(library(files.made(soname, MARKS), host))
+    for level, path in found.items():
+        data = None if made(path) else shipped.kept(level, release)
+        if data and shipped.Shipped(data).asked == asked():
+            path.write_bytes(data)
+    levels = [level for level, path in found.items() if not made(path)]
     if not levels:
         return
     if release:
@@ -297,9 +336,11 @@ def main(folder: Path, release: bool, levels: Iterable[str]) -> None:
             raise SystemExit("the object code could not be made")
         for level in levels:
             made_of, entries = zip(*(pickle.loads(path.read_bytes()) for path in parts[level]))
-            if {*made_of} != {sources.fingerprint()}:
+            if {*made_of} != {sources.of_natives()}:
                 raise SystemExit(CHANGED)
-            shipped.write(folder / f"{level}.bin", ChainMap(*entries))
+            data = shipped.written(ChainMap(*entries), asked())
+            found[level].write_bytes(data)
+            shipped.kept(level, release, data)
 
 
 if __name__ == "__main__":
@@ -307,5 +348,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "--part":
         write(Path(sys.argv[2]), sys.argv[3], *(int(word) for word in sys.argv[4:]))  # type: ignore[arg-type]
     else:
-        wanted = "".join(sys.argv[2:])
-        main(Path(sys.argv[1]), bool(wanted), levels_of(wanted))
+        main(Path(sys.argv[1]), "".join(sys.argv[2:]))

@@ -45,29 +45,6 @@ def test_lanes_meet_at_several_bar_warp_sync_with_one_mask(early: str) -> None:
     assert report.instructions["barrier"] == 3 * 2 * 2
 
 
-def test_lanes_at_several_bar_warp_sync_with_different_masks() -> None:
-    text = fault(MEETING.format(mask="-1", low="0x8000ffff", early=""))
-    assert "bar.warp.sync by part of its member mask" in text and "must name the same mask at each" in text
-
-
-def test_a_member_mask_whose_lanes_are_elsewhere() -> None:
-    text = fault("@%p1 bra B;\nbar.warp.sync -1;\nbra E;\nB:\nshfl.sync.bfly.b32 %r2, %r30, 1, 31, -1;\nE:")
-    assert "bar.warp.sync by part of its member mask" in text or "shfl.sync.bfly.b32 by part of its member mask" in text
-    assert "every thread that the member mask names" in text and "lanes 16 to 31 wait" in text
-
-
-def test_one_barrier_with_two_counts() -> None:
-    text = fault("mov.u32 %r31, %tid.x; setp.lt.u32 %p3, %r31, 32;\n@%p3 bar.sync 1, 64;\n@!%p3 bar.sync 1, 96;", 96)
-    assert "barrier 1 with a count of 96 threads where 64 threads are expected" in text
-    assert "must name the same thread count" in text
-
-
-def test_a_count_is_named_everywhere_or_nowhere() -> None:
-    """As on an H200, which traps."""
-    body = "mov.u32 %r31, %tid.x; setp.lt.u32 %p3, %r31, 32;\n@%p3 bar.sync 1, 96;\n@!%p3 bar.sync 1;"
-    assert "barrier 1 with a count of all threads of the block where 96 threads are expected" in fault(body, 96)
-
-
 # What an H200 stored: the lower and the upper half of each of two warps.
 HALVES = {
     "two places": ("@%p1 bra B; barrier.sync 0; mov.b32 %r1, 2; bra E;\nB: barrier.sync 0; mov.b32 %r1, 3;\nE:", 3, 2),
@@ -106,7 +83,7 @@ def test_barriers_in_registers() -> None:
   barrier.sync %r2, 32;
 """
     assert (launch(body.format(shift=5, first=3) + STORE_R1, block=64)[0] == 32).all()
-    with pytest.raises(ExecutionFault, match=r"lane 0 barrier 3, and this thread another, in .* thread \(16, 0, 0\)"):
+    with pytest.raises(ExecutionFault, match=r"lane 0 names barrier 3, this thread another .* in .* thread \(16, 0, 0\)"):
         launch(body.format(shift=4, first=3) + STORE_R1)
     with pytest.raises(ExecutionFault, match=r"barrier 1[67] with a count of 32"):
         launch(body.format(shift=5, first=16) + STORE_R1, block=64)

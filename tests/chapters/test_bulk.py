@@ -105,47 +105,6 @@ def test_reductions_by_many_blocks_at_once() -> None:
 
 
 # what is wrong ----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("body", "size", "offset", "skip", "message"),
-    [
-        (LOAD, 24, 0, 0, r"of 24 bytes, which is no multiple of 16"), (STORE, 8, 0, 0, r"of 8 bytes, which is no multiple of 16"),
-        (reduction("add", "u32"), 4, 0, 0, r"cp\.reduce.* of 4 bytes, which is no multiple of 16"),
-        (LOAD, 16, 8, 0, r"misaligned: cp\.async\.bulk.* of 16 bytes at address .*byte 8 of shared memory"),
-        (STORE, 16, 4, 0, r"misaligned: cp\.async\.bulk.*byte 4 of shared memory"),
-        (LOAD, 16, 0, 4, r"misaligned: cp\.async\.bulk.* of 16 bytes at address .*byte 4 of argument 0"),
-        (STORE, 16, 0, 8, r"misaligned: cp\.async\.bulk.*byte 8 of argument 0"),
-        (LOAD, 1040, 0, 0, r"out of bounds: cp\.async\.bulk.* of 1040 bytes at .*byte 0 of argument 0 \(out\), which has 1024"),
-        (STORE, 1040, 0, 0, r"out of bounds: .* of 1040 bytes at .*byte 0 of argument 0"),
-        (LOAD, 1024, 1152, 0, r"out of bounds: .* of 1024 bytes at .*byte 1152 of shared memory"),
-        (STORE, 1024, 1152, 0, r"out of bounds: .* of 1024 bytes at .*byte 1152 of shared memory"),
-        (LOAD, 16, 1 << 20, 0, r"out of bounds: .*byte 1048576 of shared memory"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_is_named(body: str, size: int, offset: int, skip: int, message: str) -> None:
-    body = f"add.u64 %rd0, %rd0, {skip};\n{body}"
-    with pytest.raises(ExecutionFault, match=message) as caught:
-        run(body, np.zeros(1024, np.uint8), np.zeros(2048, np.uint8), size, offset, timeout=20)
-    assert "thread (0, 0, 0)" in caught.value.message and "bulk.ptx:" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (LOAD.replace("[%rd0]", "[%rd9]"), "null pointer"),
-        (LOAD.replace("%r1, [bar]", "%r1, [bar+4]"), r"misaligned: .* of 8 bytes"),
-        (LOAD.replace(ARM, ""), "mbarrier"),
-        (LOAD.replace("%r1, [bar]", "%r1, [buf+64]"), "mbarrier"),
-        (f"{ARM} cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r12], [%r12+64], %r1, [bar];",
-         "in a launch without clusters"),
-        (f"{ARM} {IN_CLUSTER}.add.u32 [%r12], [%r12+64], %r1, [bar];", "in a launch without clusters"),
-    ],
-    ids=["null", "alignment of the mbarrier", "no mbarrier", "mbarrier in data", "no cluster", "no cluster, reduction"],
-)  # fmt: skip
-def test_addresses_that_are_wrong_are_named(body: str, message: str) -> None:
-    with pytest.raises(ExecutionFault, match=message):
-        run(f"mov.u64 %rd9, 0;\n{body}", np.zeros(1024, np.uint8), np.zeros(2048, np.uint8), 16, timeout=20)
-
-
 # clusters ---------------------------------------------------------------------------------------------------------------
 # Each block of a cluster fills its `buf` with its rank + 1 and has an mbarrier; %r5 its rank; then BODY; then block r writes its
 # 1024 bytes to out[r].
@@ -170,7 +129,7 @@ def of_cluster(body: str, size: int, seed: int) -> np.ndarray:
     text = kernel(CLUSTER.format(body=body), ".param .u64 in, .param .u64 out").replace(".version 8.0", ".version 8.6")
     out = np.zeros((size, 256), np.uint32)
     Module.load(text, name="cluster.ptx")["k"].launch(
-        size, 1, [np.arange(256, dtype=np.uint32), out], cluster=size, seed=seed, timeout=20
+        size, 1, [np.arange(256, dtype=np.uint32), out], cluster=size, seed=seed, timeout=60
     )
     return out
 
@@ -223,24 +182,6 @@ def test_a_copy_into_the_neighbour() -> None:
         assert (out[0] == 1).all() and (out[1][4:] == 1).all() and (out[1][:4] == 2).all()
 
 
-@pytest.mark.parametrize(
-    ("issue", "message"),
-    [
-        ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r13], [%rd1], 16, [bar];", r"mbarrier.*block"),
-        ("cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r13], [%rd1], 16, [bar];", r"wrong state space"),
-        ("cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r13], 16;", r"wrong state space"),
-        ("mov.u16 %h1, 5; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-         "[buf], [%rd1], 16, [bar], %h1;", r"out of bounds: .*rank 2, and the cluster has 2 blocks"),
-        ("mapa.shared::cluster.u32 %r13, %r6, 7; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-         "[%r13], [%rd1], 16, [bar];", r"out of bounds: .*rank 7, and the cluster has 2 blocks"),
-    ],
-    ids=["mbarrier in another block", "cta, in another block", "source in another block", "mask beyond the cluster", "rank"],
-)  # fmt: skip
-def test_what_is_wrong_in_a_cluster_is_named(issue: str, message: str) -> None:
-    with pytest.raises(ExecutionFault, match=message):
-        of_cluster(f"xor.b32 %r12, %r5, 1; mapa.shared::cluster.u32 %r13, %r6, %r12;\n{issue}", 2, 0)
-
-
 def of_sm_100(body: str) -> str:
     text = kernel(FRAME.format(bytes=2048, body=body), PARAMS)
     return text.replace(".version 8.0", ".version 8.6").replace("sm_90a", "sm_100a")
@@ -289,5 +230,5 @@ A: cp.async.bulk.global.shared::cta.bulk_group [%rd0], [%r12], 16; add.u64 %rd0,
     for seed in range(4):
         out = np.zeros(8192, np.uint8)
         with pytest.raises(ExecutionFault, match=r"misaligned: cp\.async\.bulk.*byte 4808 of argument 0"):
-            framed(body, 4096).launch(1, 128, [out, np.ones(4096, np.uint8), 0, 0, 300], seed=seed, timeout=20)
+            framed(body, 4096).launch(1, 128, [out, np.ones(4096, np.uint8), 0, 0, 300], seed=seed, timeout=60)
         assert not out[4800:].any() and set(out.tolist()) <= {0, 1}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.errors import ExecutionFault, LaunchError, UnsupportedError
+from mmulator.errors import LaunchError, UnsupportedError
 from mmulator.host.module import Module
 from mmulator.launch.shape import Extent
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
@@ -155,45 +155,6 @@ def test_isspacep(place: str) -> None:
 
 
 # memory of other blocks ---------------------------------------------------------------------------------------------
-PEER = (
-    "xor.b32 r3, rank, 1; mov.u32 r4, buf; mapa.shared::cluster.u32 r5, r4, r3; cvt.u64.u32 d5, r5;"
-    "cvta.shared::cluster.u64 d5, d5;"
-)
-FAULTS = [
-    ("mapa.shared::cluster.u32 r5, r4, 5; ld.shared::cluster.b32 r6, [r5+16];",
-     r"byte 16 of the shared memory of rank 5, and the cluster has 2 blocks"),
-    ("mapa.u64 d5, d5, 2; ld.b32 r6, [d5];", r"out of bounds: ld.b32 .* byte 0 of the shared memory of rank 2"),
-    ("ld.shared::cluster.b32 r6, [r5+512];",
-     r"byte 512 of the shared memory of block \(1, 0, 0\), rank 1 of the cluster, which has 512"),
-    ("ld.b32 r6, [d5+-4];", r"byte -4 of the shared memory of block \(1, 0, 0\), rank 1"),
-    ("st.shared::cluster.b32 [r5+2], r6;", r"misaligned: .* byte 2 of the shared memory of block \(1, 0, 0\), rank 1"),
-    ("ld.shared.b32 r6, [r5+16];",
-     r"wrong state space: .* byte 16 of the shared memory of block \(1, 0, 0\), rank 1 of the cluster"),
-    ("atom.shared::cta.add.u32 r6, [r5], 1;", r"wrong state space"),
-    ("ld.shared::cluster.b32 r6, [r4+512];", r"byte 512 of shared memory, of which the block has 512"),
-    ("ld.global.b32 r6, [d5];", r"wrong state space: .* which is not global"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("code", "why"), FAULTS)
-def test_an_address_of_no_block_is_named(code: str, why: str) -> None:
-    with pytest.raises(ExecutionFault, match=why) as caught:
-        launched(kernel(PEER + code + MEET), (4, 1, 1), 1, 2)
-    assert caught.value.span is not None
-
-
-@pytest.mark.parametrize(
-    "code", ["ld.shared::cluster.b32 r6, [r5];", "st.b32 [d5], r6;", "atom.shared::cluster.add.u32 r6, [r5], 1;"]
-)
-def test_the_memory_of_a_block_that_has_exited_is_named(code: str) -> None:
-    late = "mov.u32 r7, 0; L: add.u32 r7, r7, 1; setp.lt.u32 p2, r7, 9000; @p2 bra L;"
-    body = MEET + PEER + "setp.eq.u32 p1, rank, 1; @p1 exit;" + late + code
-    why = r"block \(1, 0, 0\), rank 1 of the cluster, .* all threads of which have exited"
-    with pytest.raises(ExecutionFault, match=why) as caught:
-        launched(kernel(body), (2, 1, 1), 1, 2)
-    assert "barrier.cluster" in (caught.value.hint or "")
-
-
 # the barrier --------------------------------------------------------------------------------------------------------
 FORMS = [("", ""), (".release", ".acquire"), (".relaxed", ""), (".aligned", ".aligned"), (".release.aligned", ".acquire.aligned"),
          (".relaxed.aligned", ".acquire.aligned")]  # fmt: skip
@@ -241,33 +202,6 @@ def test_lanes_of_a_warp_arrive_one_by_one() -> None:
         "st.global.b32 [out], r3;"
     )
     assert (launched(kernel(body), (4, 1, 1), 32, 4)[:, :, 0] == 7).all()
-
-
-MISUSED = [
-    ("barrier.cluster.wait;", "barrier.cluster.wait by a thread that has not arrived"),
-    ("barrier.cluster.arrive; barrier.cluster.arrive;",
-     "barrier.cluster.arrive by a thread that has arrived, and has not waited since"),
-    (f"{MEET} barrier.cluster.wait;", "by a thread that has not arrived"),
-    ("setp.eq.u32 p1, t, 7; @p1 bra N; barrier.cluster.arrive; N: barrier.cluster.wait;",
-     r"not arrived, in block .*thread .7, 0, 0"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("code", "why"), MISUSED)
-def test_misuse_of_the_barrier_is_named(code: str, why: str) -> None:
-    with pytest.raises(ExecutionFault, match=why) as caught:
-        launched(kernel(code), (2, 1, 1), 32, 2)
-    assert "arrives once, then waits" in (caught.value.rule or "")
-
-
-def test_a_deadlock_at_the_barrier_says_how_many_have_arrived() -> None:
-    code = "setp.eq.u32 p1, rank, 1; @p1 bra W; barrier.cluster.arrive; barrier.cluster.wait; ret; W: bar.sync 1, 64;"
-    why = r"32 of 64 threads of the cluster have arrived at barrier\.cluster, missing: 32 of block .1, 0, 0"
-    with pytest.raises(ExecutionFault, match=why):
-        launched(kernel(code), (2, 1, 1), 32, 2)
-    code = "setp.eq.u32 p1, t, 3; @p1 bra W; barrier.cluster.arrive; barrier.cluster.wait; ret; W: bar.warp.sync 0xff;"
-    with pytest.raises(ExecutionFault, match="deadlock"):
-        launched(kernel(code), (2, 1, 1), 32, 2)
 
 
 def test_a_cluster_of_one_meets_alone() -> None:

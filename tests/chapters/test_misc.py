@@ -1,4 +1,4 @@
-"""Miscellaneous instructions: hints, and what is for debuggers. (trap: diagnostics/test_faults.py.)"""
+"""Miscellaneous instructions: hints, and what is for debuggers. (trap: ub/faults/control.ptx.)"""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_every_pair_of_types_is_among_the_chosen_forms() -> None:
     assert {(f.atype, f.btype) for f in COVERING} == {(f.atype, f.btype) for f in FORMS} and len(COVERING) > 40
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 4))])
+@pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.full) for n in range(1, 4))])
 def test_block_scaled_and_small_formats(part: int) -> None:
     for seed, form in enumerate(COVERING[part::4]):
         check_mma(form, seed)

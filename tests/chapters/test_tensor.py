@@ -174,12 +174,6 @@ def test_a_multicast_reaches_the_blocks_of_its_mask(mask: int, seed: int) -> Non
         assert (out[rank] == want).all(), rank
 
 
-def test_a_multicast_to_a_block_that_the_cluster_lacks() -> None:
-    x, out = np.zeros((40, 64), np.float16), np.zeros((4, 128), np.uint16)
-    with pytest.raises(ExecutionFault, match=r"the cluster has no block of rank 5: .*box at \(16, 2\)"):
-        Module.load(MULTICAST)["k"].launch(4, 32, [mm.TensorMap.tiled(x, (8, 16)), out, 0b100010], cluster=4)
-
-
 # edges and faults -----------------------------------------------------------------------------------------------------
 def faults(fields: Encoded, at: tuple[int, ...], op: str | None = None, box: int = 0, size: int = 8192, rank: int = 2,
            mode: str = "tile", offset: int = 0) -> str:  # fmt: skip
@@ -210,33 +204,6 @@ def test_a_box_beyond_the_shared_memory(op: str | None) -> None:
     message = faults(encoded(), (0, 0), op, box=8192 - 128)
     assert "out of bounds: cp." in message
     assert "with 256 bytes at 0x2380, byte 8064 of shared memory, of which the block has 8256" in message
-
-
-def test_maps_that_cannot_be_used() -> None:
-    assert "its map has 2" in faults(encoded(), (0, 0, 0), rank=3)
-    assert "with a map of tiled mode" in faults(encoded(sizes=(64, 8, 5), strides=(128, 1024), element_strides=(1, 1, 1),
-                                                        box=(16, 8, 1)), (0, 0, 0), rank=3, mode="im2col")  # fmt: skip
-    assert "cannot combine elements of u16" in faults(encoded(type=BY_NAME["u16"]), (0, 0), "add")
-    refused = "a map that CUDA's driver does not encode: "
-    assert refused + "box[1] is 32 elements of f16, 64 bytes: with" in faults(encoded(box=(32, 2), swizzle="32B"), (0, 0))
-    assert refused + "box[1] is 20 elements of f16, 40 bytes: a row" in faults(encoded(box=(20, 2)), (0, 0))
-    assert refused + "address is 0x1200000008: it must be a multiple of 16" in faults(encoded(), (0, 0), offset=8)
-    assert refused + "address is 0x1200000001: it must be a multiple of 16" in faults(encoded(), (0, 0), offset=1)
-    large = replace(IMAGES, sizes=(256, 9, 7, 3), channels=256, pixels=1024, swizzle="none")
-    assert refused + "pixels is 1024: a column of 524288 bytes" in faults(large, (0, 0, 0, 0), rank=4, mode="im2col")
-    assert refused + "pixels is 1025: it must be" in faults(replace(IMAGES, pixels=1025), (0, 0, 0, 0), rank=4, mode="im2col")
-    assert "128 must divide the address" in faults(encoded(), (0, 0), box=64)
-    assert "begins within 16 bytes of its row" in faults(encoded(), (4, 0))
-    assert "begins before the tensor" in faults(encoded(), (0, -1), "")
-    assert "begins outside of its bounding box" in faults(IMAGES, (0, 8, 0, 0), rank=4, mode="im2col")
-
-
-def test_bytes_that_are_no_map() -> None:
-    kernel = copies.load_kernel(2, "tile")
-    args = [np.zeros(4096, np.uint8), np.zeros(64, np.uint8), 4096, 0, 256, 1, bytes(20), bytes(6), 0]
-    for data, said in ((bytes(128), "is all zeros"), (b"\xff" * 128, "the map's rank is 8")):
-        with pytest.raises(ExecutionFault, match=f"no tensor map: .*{said}"):
-            kernel.launch(1, 128, [data, *args], shared=8192)
 
 
 # the door -------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from mmulator.errors import ExecutionFault, InvalidInstructionError
+from mmulator.errors import InvalidInstructionError
 from mmulator.host.module import Kernel, Module
 from tests.data import bulk_vectors
 from tests.data.bulk_vectors import Replaced
@@ -80,20 +80,6 @@ def test_fields_of_sm_100(field: str, values: range) -> None:
         assert words[2] == wanted and not np.delete(words, 2).any()
 
 
-@pytest.mark.parametrize(
-    ("statement", "message"),
-    [
-        ("tensormap.replace.tile.rank.global.b1024.b32 [%rd0+32], 1;", "misaligned: tensormap.replace.*of 64 bytes"),
-        ("tensormap.replace.tile.rank.global.b1024.b32 [%rd0+64], 1;", "out of bounds: tensormap.replace"),
-        ("tensormap.replace.tile.rank.shared::cta.b1024.b32 [%r2+64], 1;", "out of bounds: tensormap.replace.*shared memory"),
-    ],
-)
-def test_a_map_that_is_not_there_is_a_fault(statement: str, message: str) -> None:
-    text = kernel("  setp.ne.u32 %p2, 0, 0;" + FRAME.format(statement=statement, back="!%p2"), PARAMS)
-    with pytest.raises(ExecutionFault, match=message):
-        Module.load(text.replace(".version 8.0", ".version 8.6"))["k"].launch(1, 1, [np.zeros(32, np.uint32), 0, 0])
-
-
 @pytest.mark.parametrize("statement", ["box_dim.global.b1024.b32 [%rd0], 5, 1", "elemtype.global.b1024.b32 [%rd0], 16"])
 def test_an_ordinal_or_a_number_that_is_none_is_an_error_of_the_module(statement: str) -> None:
     with pytest.raises(InvalidInstructionError, match=r"tensormap\.replace"):
@@ -115,17 +101,3 @@ def publish(to: int, at: int, lanes: int = 32) -> np.ndarray:
 def test_a_published_map_is_a_copy() -> None:
     out = publish(128, 0)
     assert out[32:64].tolist() == list(range(1, 33)) and not out[:32].any() and not out[64:].any()
-
-
-@pytest.mark.parametrize(
-    ("to", "at", "lanes", "message"),
-    [
-        (64, 0, 32, "misaligned: tensormap.cp_fenceproxy.* of 128 bytes.*byte 64 of argument 1"),
-        (0, 64, 32, "misaligned: tensormap.cp_fenceproxy.* of 128 bytes.*byte 64 of shared memory"),
-        (384, 0, 32, "out of bounds: tensormap.cp_fenceproxy.*argument 1"), (0, 256, 32, "out of bounds: .*shared memory"),
-        (0, 0, 31, "lanes|threads"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_with_publishing_is_named(to: int, at: int, lanes: int, message: str) -> None:
-    with pytest.raises(ExecutionFault, match=message):
-        publish(to, at, lanes)

@@ -18,7 +18,7 @@ from mmulator.errors import ExecutionFault
 from mmulator.host.module import Module
 from mmulator.isa.matrix import matrix_forms
 from mmulator.native.state import WgmmaScratch
-from mmulator.twin.forms import twin_of
+from mmulator.twin.twin import twin_of
 from tests.support import places
 from tests.support.ptx_text import kernel
 
@@ -103,7 +103,7 @@ def run(steps: str | list[str], count: int = 8, threads: int = 128, seed: int = 
     shared = inputs()["shared"].astype(np.float16)
     start = inputs().get(f"c_{count}_{threads}", np.ones((threads, count))).astype(np.float32)
     out = np.zeros((threads, count), np.uint32)
-    Module.load(text(steps, count))["k"].launch(1, threads, [shared, start, out], seed=seed, timeout=20)
+    Module.load(text(steps, count))["k"].launch(1, threads, [shared, start, out], seed=seed, timeout=60)
     return out
 
 
@@ -281,13 +281,6 @@ def test_groups_without_any_multiplication() -> None:
 ALL = f"fence {ONE} commit wait0"
 
 
-@pytest.mark.parametrize(("threads", "warps"), [(32, "1 warp"), (64, "2 warps"), (120, "4 warps"), (160, "1 warp")])
-def test_an_incomplete_warpgroup(threads: int, warps: str) -> None:
-    said = fault(ALL, threads)
-    assert f"of a block of {threads} threads has {threads % 128} of 128 threads, in {warps}" in said
-    assert "rule: a warpgroup is four contiguous warps" in said and "wgmma.mma_async" in said
-
-
 def test_memory_behind_the_warps_is_not_taken_for_warps() -> None:
     """The fifth warp of 160 threads would find accumulators, which the kernel chooses, where warps 5 to 7 would lie."""
     pattern = "".join(f"  mov.b32 %d{n}, 0x41414141;\n" for n in range(32))
@@ -306,20 +299,6 @@ def test_whole_warpgroups_of_an_odd_block() -> None:
     assert (words[:128] != one).any() and (words[128:] == one).all()
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(
-    ("who", "said"),
-    [
-        ("setp.lt.u32 %p4, %r0, 4;", "lanes 0 to 3 of warp 0 have exited"),
-        ("setp.eq.u32 %p4, %r0, 77;", "lane 13 of warp 2 has exited"),
-        ("setp.ge.u32 %p4, %r0, 96;", "warp 3 has exited"),
-    ],
-)
-def test_threads_that_have_exited(who: str, said: str, seed: int) -> None:
-    message = fault([f"  {who}\n  @%p4 exit;\n", *map(ptx, ALL.split())], seed=seed)
-    assert said in message and "wgmma.mma_async" in message
-
-
 def test_a_warp_that_exits_while_others_wait() -> None:
     late = "  mov.u32 %r21, 0;\n  setp.lt.u32 %p4, %r0, 96;\n  @%p4 bra GO;\nLATE:\n  add.u32 %r21, %r21, 1;\n" + (
         "  setp.lt.u32 %p5, %r21, 5000;\n  @%p5 bra LATE;\n  exit;\nGO:\n")  # fmt: skip
@@ -327,31 +306,7 @@ def test_a_warp_that_exits_while_others_wait() -> None:
 
 
 MMA = "  wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%d0, %d1, %d2, %d3}, %rd10, %rd20, %p5, 1, 1, 0, 0;\n"
-DIFFERENT = """
-  setp.ge.u32 %p4, %r0, {0}; setp.ge.u32 %p5, %r0, {1};
-  mov.b64 %rd20, %rd10;
-  @%p4 add.u64 %rd20, %rd20, 2;
-"""
 ISSUE = [ptx("fence"), MMA, ptx("commit"), ptx("wait0")]
-
-
-def test_warps_that_differ_in_an_operand() -> None:
-    said = fault([DIFFERENT.format(96, 0), *ISSUE])
-    assert re.search(r"b-desc is 0x1000080040 in warps 0, 1, 2 and 0x1000080042 in warp 3", said), said
-    assert "a-desc" not in said and "scale-d is" not in said
-    said = fault([DIFFERENT.format(128, 64), *ISSUE])
-    assert "scale-d is 0 in warps 0, 1 and 1 in warps 2, 3" in said and "desc" not in said.partition("\n")[0]
-
-
-def test_lanes_that_differ_in_scale_d() -> None:
-    said = fault([DIFFERENT.format(128, 37), *ISSUE])
-    assert "differs among the lanes of warp 1: true in lanes 5 to 31, false in lanes 0 to 4" in said
-
-
-def test_warps_in_different_instructions() -> None:
-    branch = "  setp.lt.u32 %p4, %r0, 32;\n  @%p4 bra A;\n"
-    said = fault([branch, ptx(ONE), "  bra J;\nA:\n", ptx("n16:0-7:B0"), "J:\n", ptx("commit"), ptx("wait0")])
-    assert re.search(r"m64n16k16\S+ \(line \d+\) in warp 0 and wgmma\S+m64n8k16\S+ \(line \d+\) in warps 1, 2, 3", said)
 
 
 def test_a_fault_names_the_place_of_its_instruction() -> None:
@@ -400,7 +355,7 @@ def wait(n: int) -> str:
 
 def products(body: str, seed: int = 0, block: int = 128) -> np.ndarray:
     out = np.zeros((block, 2), np.float32)
-    Module.load(kernel(FILLED + body))["k"].launch(1, block, [out], seed=seed, timeout=20)
+    Module.load(kernel(FILLED + body))["k"].launch(1, block, [out], seed=seed, timeout=60)
     return out
 
 

@@ -23,10 +23,12 @@ def parts(capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, dict[s
     return {part["name"]: part for part in said["parts"]}
 
 
-def test_what_is_here_has_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "name", ["pytest", *(pytest.param(n, marks=pytest.mark.full) for n in ("triton", "torch", "numba-cuda"))]
+)
+def test_what_is_here_has_its_version(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = parts(capsys)
-    for name in ("triton", "torch", "numba-cuda", "pytest"):
-        assert found[name]["state"] == doctor.HERE and metadata.version(name) in found[name]["said"]
+    assert found[name]["state"] == doctor.HERE and metadata.version(name) in found[name]["said"]
     assert found["LLVM"]["state"] == found["Python"]["state"] == found["code cache"]["state"] == doctor.HERE
 
 

@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from mmulator.cli.app import run
 from tests.support.places import PACKAGE
+from tests.support.waiting import PATIENCE
 
 EXEC = [sys.executable, "-m", "mmulator", "exec"]
 
@@ -79,14 +79,13 @@ def test_the_doors_are_ready_in_every_python_that_it_starts(environment: dict[st
 
 
 def test_ctrl_c_is_pythons(environment: dict[str, str]) -> None:
-    Path("prog.py").write_text("import time; print('on', flush=True); time.sleep(60)\n")
+    Path("prog.py").write_text("import time; print('on', flush=True); time.sleep(1000)\n")
     with subprocess.Popen(
         [*EXEC, "prog.py"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as going:
         assert going.stdout is not None and going.stdout.readline() == "on\n"
-        time.sleep(0.05)
         going.send_signal(signal.SIGINT)
-        _, said = going.communicate(timeout=20)
+        _, said = going.communicate(timeout=PATIENCE)
     assert going.returncode == -signal.SIGINT
     assert said.splitlines()[0] == "Traceback (most recent call last):" and "mmulator" not in said
 
@@ -180,12 +179,11 @@ def test_findings_decide_the_exit_code_and_are_put_together(environment: dict[st
 
 
 def test_signals_reach_a_sanitized_program(environment: dict[str, str]) -> None:
-    Path("prog.py").write_text("import time\ntry: print('on', flush=True); time.sleep(60)\nexcept KeyboardInterrupt: exit(4)")
+    Path("prog.py").write_text("import time\ntry: print('on', flush=True); time.sleep(1000)\nexcept KeyboardInterrupt: exit(4)")
     with subprocess.Popen([*EXEC, "--sanitize", "prog.py"], env=environment, stdout=subprocess.PIPE, text=True) as going:
         assert going.stdout is not None and going.stdout.readline() == "on\n"
-        time.sleep(0.05)
         going.send_signal(signal.SIGINT)
-        assert going.wait(timeout=20) == 4
+        assert going.wait(timeout=PATIENCE) == 4
 
 
 def test_an_option_behind_the_program_is_the_programs_and_that_is_said(environment: dict[str, str]) -> None:

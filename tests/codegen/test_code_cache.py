@@ -34,7 +34,7 @@ assert (out == np.arange(32)).all()
 def launch(folder: Path, before: str = "", **limits: object) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "MMULATOR_CACHE": str(folder)}
     done = subprocess.run(
-        [sys.executable, "-c", before + LAUNCH], capture_output=True, text=True, env=environment, timeout=60, cwd=ROOT, **limits
+        [sys.executable, "-c", before + LAUNCH], capture_output=True, text=True, env=environment, timeout=600, cwd=ROOT, **limits
     )  # type: ignore[call-overload]
     assert done.returncode == 0, (done.returncode, done.stderr)
     return done

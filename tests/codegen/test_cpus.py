@@ -55,7 +55,7 @@ def products_on(level: str, *tuning: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_same_bits_on_every_level(level: str) -> None:
     own = engine._binding().get_host_cpu_features().flatten()
     if level not in [name for name in LEVELS if set(LEVELS[name]) <= {f[1:] for f in own.split(",") if f[:1] == "+"}]:

@@ -94,6 +94,22 @@ def test_flattened_code_is_linked_as_llvm_links_it(level: int) -> None:
         Linked().add(flat)
 
 
+def test_code_behind_a_gate_is_replaced_where_it_is_called() -> None:
+    """Its address stays, for Python and for code that was linked to it."""
+
+    def inner(number: int) -> bytes:
+        return engine.compile_object(f"define i64 @inner() {{ ret i64 {number} }}")[0]
+
+    outer = engine.compile_object("declare i64 @inner()\ndefine i64 @outer() { %n = call i64 @inner()\n ret i64 %n }")[0]
+    memory = Linked()
+    memory.add([inner(1), outer], gated=["inner"])
+    functions = [ctypes.CFUNCTYPE(ctypes.c_uint64)(memory.address(name)) for name in ("inner", "outer")]
+    assert [f() for f in functions] == [1, 1]
+    memory.add([inner(2)])
+    assert [f() for f in functions] == [2, 2]
+    assert ctypes.cast(functions[0], ctypes.c_void_p).value == memory.address("inner")
+
+
 def test_pieces_come_one_after_the_other_and_all_go() -> None:
     memory = Linked()
     memory.add([engine.compile_object(SECOND)[0]])

@@ -14,7 +14,7 @@ import pytest
 
 from mmulator.codegen import named, shipped, sources
 from mmulator.codegen.cpus import LEVELS, features, level_of
-from mmulator.codegen.shipped import Shipped
+from mmulator.codegen.shipped import of_file
 from tests.support.places import KERNELS, ROOT
 
 RELEASE = 7000  # functions, at least, in a released wheel
@@ -26,13 +26,14 @@ ENTRIES = {
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    path = tmp_path / "objects" / "level.bin"
-    shipped.write(path, ENTRIES)
+    path = tmp_path / "level.bin"
+    path.write_bytes(shipped.written(ENTRIES, "what was asked for"))
     return path
 
 
 def test_what_was_written_is_found(file: Path) -> None:
-    found = Shipped(file)
+    found = of_file(file)
+    assert found.asked == "what was asked for"
     assert {(level, name): found.find(name, level) for level, name in ENTRIES} == ENTRIES
     assert found.find("one", 0) is None and found.find("four", 2) is None
     assert len(found) == len(ENTRIES) and file.read_bytes().count(b"the same") == 2  # one alone, one with its links
@@ -40,19 +41,19 @@ def test_what_was_written_is_found(file: Path) -> None:
 
 @pytest.mark.parametrize("fingerprint", ["of other sources", ""])
 def test_a_file_of_other_sources_is_not_used(file: Path, fingerprint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipped, "fingerprint", lambda: fingerprint)
+    monkeypatch.setattr(shipped, "of_natives", lambda: fingerprint)
     with pytest.raises(ValueError, match="of other sources"):
-        Shipped(file)
+        of_file(file)
     if not fingerprint:  # nor one that was made where nobody knew of which sources
-        shipped.write(file, ENTRIES)
+        file.write_bytes(shipped.written(ENTRIES))
         with pytest.raises(ValueError, match="of other sources"):
-            Shipped(file)
+            of_file(file)
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda data: b"", "cut in the head": lambda data: data[:20], "cut in the index": lambda data: data[:100],
     "another kind": lambda data: b"mmuship0" + data[8:],
-    "the length": lambda data: data[:72] + (1 << 60).to_bytes(8, "little") + data[80:],
+    "the length": lambda data: data[:136] + (1 << 60).to_bytes(8, "little") + data[144:],
 }  # fmt: skip
 
 
@@ -60,7 +61,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 def test_a_damaged_file_is_not_used(file: Path, damage: str) -> None:
     file.write_bytes(DAMAGES[damage](file.read_bytes()))
     with pytest.raises((ValueError, OSError)):
-        Shipped(file)
+        of_file(file)
 
 
 def test_no_damaged_byte_goes_unnoticed(file: Path) -> None:
@@ -68,16 +69,16 @@ def test_no_damaged_byte_goes_unnoticed(file: Path) -> None:
     for at in range(len(whole)):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 0x11]) + whole[at + 1 :])
         with suppress(ValueError):
-            found = Shipped(file)
+            found = of_file(file)
             assert all(found.find(name, level) in (None, entry) for (level, name), entry in ENTRIES.items())
 
 
 def test_damaged_code_is_not_used_and_the_rest_is(file: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b"code of one", b"code of two"))
-    found = Shipped(file)
+    found = of_file(file)
     assert found.find("one", 2) is None and found.find("two", 2) == (b"the same", [])
     file.write_bytes(file.read_bytes()[:-3])  # the last is cut
-    last = Shipped(file)
+    last = of_file(file)
     assert [name for level, name in ENTRIES if last.find(name, level) is None] == ["one", "three"]
 
 
@@ -92,6 +93,29 @@ def came(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("came")
 def test_what_came_with_the_package_goes_before_the_store() -> None:
     assert named.find("one") == named.NamedCode(b"code of one", ("two",))
+    assert named.find("two", [named.QUICK]) == named.NamedCode(b"other code", (), quick=True)
+    assert named.find("two") == named.NamedCode(b"the same", ())  # the best there is
+
+
+def test_what_a_build_has_kept_stands_for_what_came(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A development tree has no file, and a second build makes none."""
+    level = level_of(*shipped.target_cpu())
+    if level is None:
+        pytest.skip("a CPU of no level")
+    monkeypatch.setattr(shipped, "file_of", lambda level: tmp_path / "none")
+    monkeypatch.setattr(shipped, "of_natives", lambda: f"of {tmp_path}")
+    try:
+        files = (False, shipped.written(ENTRIES), 4), (True, b"damaged", None), (True, shipped.written({}), 0)
+        for release, data, count in files:
+            assert shipped.kept(level, release, data) == data
+            shipped.shipped.cache_clear()
+            found = shipped.shipped()
+            assert (found if found is None else len(found)) == count
+        monkeypatch.setattr(shipped, "of_natives", lambda: "of other files")
+        shipped.shipped.cache_clear()
+        assert shipped.kept(level, False) is None and shipped.shipped() is None
+    finally:
+        shipped.shipped.cache_clear()
 
 
 def test_a_cpu_has_the_best_level_that_it_has_all_of() -> None:
@@ -112,8 +136,14 @@ def test_an_installed_wheel_has_code_for_this_cpu() -> None:
     if "site-packages" not in str(sources.PACKAGE) or not installed:
         pytest.skip("a development tree, or a wheel without")
     assert level is not None and f"mmulator/objects/{level}.bin" in installed
-    found = Shipped(shipped.PACKAGE / "objects" / f"{level}.bin")
+    found = of_file(shipped.PACKAGE / "objects" / f"{level}.bin")
     assert len(found) > 400
+
+
+def _came() -> shipped.Shipped | None:
+    """What came with the package, not what a build has kept: processes of tests have caches of their own."""
+    level = level_of(*shipped.target_cpu())
+    return shipped.shipped() if level and shipped.file_of(level).exists() else None
 
 
 COUNTED = """
@@ -150,7 +180,7 @@ print(json.dumps(sorted(found)))
 @pytest.mark.parametrize("release", [False, True])
 def test_a_first_launch_compiles_its_own_blocks_alone(release: bool, tmp_path: Path) -> None:
     """With what an installation came with: a first run, and everything if it is a release."""
-    there = shipped.shipped()
+    there = _came()
     if there is None or (release and len(there) < RELEASE):
         pytest.skip("a development tree, or a wheel without")
     paths = [ROOT / "examples" / name / "launch.toml" for name in ("hopper_gemm", "handwritten", "hopper_pipeline")]
@@ -200,7 +230,7 @@ print(kernels, sums, json.dumps(sorted(name for name in found if not name.starts
 def test_a_first_matrix_instruction_of_any_chip_compiles_its_own_blocks_alone(tmp_path: Path) -> None:
     """A kernel for each arithmetic of `mma`, `wgmma` and `wmma` on each chip, dense and sparse, and the sums of `tcgen05.mma`:
     with a release nothing is compiled but code of the kernel itself, which is its blocks and their stencils."""
-    there = shipped.shipped()
+    there = _came()
     if there is None or len(there) < RELEASE:
         pytest.skip("a development tree, or a wheel that is no release")
     done = subprocess.run(

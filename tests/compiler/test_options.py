@@ -10,7 +10,7 @@ import pytest
 from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.host.cpu import Cpu
 from mmulator.host.module import Module
-from mmulator.launch.launch import How, Launch, compile_options
+from mmulator.launch.launch import How, compile_options
 from tests.support import corpus
 
 FUSED = """.version 8.0
@@ -34,7 +34,7 @@ def test_contract_fuses() -> None:
     for contract in (True, False):
         out = np.array([x])
         compiled = backend.compile(kernel.module.loaded, "k", "sm_90", CompileOptions(contract=contract))
-        backend.launch(Launch(compiled, *kernel.prepared(1, 1, [out], 0, "sm_90")))
+        backend.launch(replace(kernel.prepared(1, 1, [out], 0, "sm_90"), kernel=compiled))
         found[contract] = float(out[0])
     assert found == {True: float(x) ** 2 - 1, False: float(x * x) - 1} and found[True] != found[False]
 

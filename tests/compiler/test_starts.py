@@ -20,6 +20,7 @@ from mmulator.compiler.kernel import CompiledKernel
 from mmulator.native.threads.scheduler import run_warp
 from tests.support.places import ROOT
 from tests.support.ptx_text import STORE_R1, kernel
+from tests.support.waiting import wait_until
 
 # NaNs with payloads, zeros of both signs, infinities, subnormals, and what is cut when it is rounded
 EDGES = np.array([0, 0x80000000, 1, 0x807FFFFF, 0x7F800000, 0xFF800000, 0x7F800001, 0xFFC12345, 0x7FC00000, 0x3F800001,
@@ -62,24 +63,23 @@ def test_better_code_takes_the_place_of_quick_code_while_a_kernel_is_used(
     assert compiled.blocks.patience == 0
     out = np.zeros(32, np.uint32)
     wanted = np.arange(32) + os.getpid()
-    for _ in range(1000):
+
+    def better() -> bool:
         loaded.launch(1, 32, [out])
         assert (out == wanted).all()
         out[:] = 0
-        if compiled.blocks.patience == float("inf"):
-            break
-        time.sleep(0.01)
-    else:
-        pytest.fail("it never came")
+        return compiled.blocks.best
+
+    wait_until(better, "better code")
     assert not set(first) & set(compiled.code.tolist())
     again = mm.Module.load(ptx)["k"].compile()  # the store has it
-    assert again.from_cache and again.blocks.patience == float("inf")
+    assert again.from_cache and again.blocks.best
 
 
 def test_better_code_waits_until_the_running_has_paid_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """LLVM's time grows with the records, which one long launch of a long kernel does not pay back."""
     blocks = mm.Module.load(kernel(MANY))["k"].compile().blocks
-    if blocks.patience == float("inf"):
+    if blocks.best:
         blocks = code.BlockCode(1)
         blocks._pieces, blocks._words = [object()], 100  # type: ignore[list-item]
     words, begun = blocks._words, [False]
@@ -122,46 +122,61 @@ def test_another_version_of_the_package_has_other_code(tmp_path: Path, monkeypat
     named.keep(name, b"code", ["other"])
     found = named.find(name)
     assert found == named.NamedCode(b"code", ("other",))
-    assert named.find(name + "x") is None and named.find(name, level=1) is None
-    monkeypatch.setattr(named, "fingerprint", lambda: "changed")
+    assert named.find(name + "x") is None and named.find(name, [named.QUICK]) is None
+    monkeypatch.setattr(named, "of_natives", lambda: "changed")
     assert named.find(name) is None
-    monkeypatch.setattr(named, "fingerprint", lambda: "")  # the package is not there as files
+    monkeypatch.setattr(named, "of_natives", lambda: "")  # the package is not there as files
     named.keep(name, b"code")
     assert named.find(name) is None
 
 
 def test_the_fingerprint_is_of_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of native functions is of the files that define them, what these import, and data beside it."""
     for folder in sources.FOLDERS:
         (tmp_path / folder / "below").mkdir(parents=True)
         for name in ("a.py", "below/b.py", "below/c.json"):
             (tmp_path / folder / name).write_text(name)
     (tmp_path / "top.py").write_text("")
+    (tmp_path / "twin/a.py").write_text("\nif TYPE_CHECKING:\n    from mmulator.host import a\n\n    import mmulator.ptx.a\n#")
+    importing = tmp_path / "twin" / "below" / "b.py"
+    importing.write_text("def f():\n    from mmulator.isa.below import (\n        b,\n    )\n")
     monkeypatch.setattr(sources, "PACKAGE", tmp_path)
     monkeypatch.setattr(sources, "_BEGUN", float("inf"))
     seen = set()
 
-    def now() -> str:
-        sources.fingerprint.cache_clear()
-        return sources.fingerprint()
+    def now() -> tuple[str, str]:
+        sources.hashes.cache_clear()
+        return sources.fingerprint(), sources.of_natives()
 
     try:
         first = now()
-        assert now() == first == sources.contents(sources._files(sources.FOLDERS))  # kept, and computed
+        assert now() == first and first[0] == sources.contents(sources._files(sources.FOLDERS))  # kept, and computed
         for path in sorted(tmp_path.rglob("*.*")):
             kept = path.read_text()
             path.write_text(kept + "#")
             seen.add(now())
+            name = str(path.relative_to(tmp_path))
+            makes = name.partition("/")[0] in sources.NATIVE or name in ("isa/below/b.py", "isa/below/c.json")
+            assert (now()[1] != first[1]) == makes, name
             path.write_text(kept)
         assert now() == first and first not in seen
         assert len(seen) == 3 * len(sources.FOLDERS) + 1
+        (tmp_path / "objects").mkdir()
+        (tmp_path / "objects" / sources.LIST).write_text(sources.listed())
+        (tmp_path / "top.py").write_text("so that nothing is kept")
+        with monkeypatch.context() as wheel:
+            wheel.setattr(sources, "native_files", None)  # no import is read
+            assert now()[1] == first[1]
+        importing.write_text("from mmulator.ptx import a")
+        assert now()[1] == sources.contents(sources.native_files(sources._files(sources.FOLDERS))) != first[1]
         (tmp_path / "top.py").rename(tmp_path / "pot.py")
-        assert now() not in {first, *seen}
+        assert now()[0] not in {first[0], *(f for f, _ in seen)}
         monkeypatch.setattr(sources, "_BEGUN", (tmp_path / "pot.py").stat().st_mtime + 1)
-        assert now()
+        assert all(now())
         os.utime(tmp_path / "pot.py", (time.time() + 9,) * 2)  # somebody edits it while this process runs what it was
-        assert now() == ""
+        assert now() == ("", "")
     finally:
-        sources.fingerprint.cache_clear()
+        sources.hashes.cache_clear()
 
 
 def test_only_the_packages_own_functions_are_known_by_their_names() -> None:

@@ -671,7 +671,7 @@ def test_backends_do_the_same(kind: type[Backend], driver: Driver) -> None:
     backend.write(module, "scale", np.float32(3).tobytes())
     compiled = backend.compile(module, "k", DEVICE)
     for _ in range(2):
-        assert backend.launch(Launch(compiled, *prepared)).seconds > 0
+        assert backend.launch(replace(prepared, kernel=compiled)).seconds > 0
     assert (out == np.where(np.arange(64) < 40, np.float32(4.5), 0)).all() and last.tolist() == [7, 0]
     assert int.from_bytes(backend.read(module, "count"), "little") == 5 + 128
     with pytest.raises(LaunchError, match="bytes"):

@@ -84,7 +84,7 @@ def test_a_gpu_is_asked_for_the_cluster_of_the_launch(
     blocks = grid * (2 if "blocksare" in directives else 1)
     for backend in (Gpu(), Cpu()):
         out = np.zeros((blocks, 2), np.uint32)
-        shape, arguments = Module.load(text)["k"].prepared(grid, 32, [out], 0, DEVICE, cluster, cooperative)
-        run_kernel(backend, backend.load(text), "k", shape, arguments)
+        launch = Module.load(text)["k"].prepared(grid, 32, [out], 0, DEVICE, cluster, cooperative)
+        run_kernel(backend, backend.load(text), "k", launch.shape, launch.arguments)
         assert out.tolist() == [[size, blocks]] * blocks
     assert driver.asked == asked

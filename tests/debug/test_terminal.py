@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from tests.support.nvcc import compiled
 from tests.support.places import PACKAGE, ROOT
 from tests.support.schemas import checked
 from tests.support.sessions import PIPELINE
+from tests.support.waiting import PATIENCE, wait_for_work
 
 
 class Left(Exception):
@@ -270,13 +270,15 @@ def test_ctrl_c_stops_an_endless_loop(tmp_path: Path) -> None:
         assert process.stdin is not None and process.stdout is not None
         text = ""
         while "(mmulator) " not in text:
-            text += process.stdout.read(1)
+            more = process.stdout.read(1)
+            assert more, f"it has ended: {text}"
+            text += more
         process.stdin.write("continue\n")
         process.stdin.flush()
-        time.sleep(0.3)
+        wait_for_work(process.pid, 0.2)
         process.send_signal(signal.SIGINT)
         try:
-            said, _ = process.communicate("print %r1\nreverse-stepi 2\nprint %r1\nquit\n", timeout=120)
+            said, _ = process.communicate("print %r1\nreverse-stepi 2\nprint %r1\nquit\n", timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
             raise

@@ -7,10 +7,11 @@ import time
 import numpy as np
 import pytest
 
+import mmulator as mm
 from mmulator.errors import ExecutionFault, LaunchError, LimitReached, MmulatorError, UnsupportedError
 from mmulator.host.module import Module
 from mmulator.launch.values import Aggregate
-from tests.support.ptx_text import STORE_R1, kernel
+from tests.support.ptx_text import STORE_R1, entry, kernel
 
 
 def run(body: str, *, out: np.ndarray | None = None, grid: object = 1, block: object = 32, **options: object) -> np.ndarray:
@@ -19,52 +20,7 @@ def run(body: str, *, out: np.ndarray | None = None, grid: object = 1, block: ob
     return out
 
 
-def fault(body: str, **options: object) -> str:
-    with pytest.raises(ExecutionFault) as caught:
-        run(body, **options)
-    return str(caught.value)
-
-
 # memory -------------------------------------------------------------------------------------------------------------
-def test_store_beyond_the_buffer() -> None:
-    text = fault("  add.s64 %rd1, %rd0, 128;\n  st.global.u32 [%rd1], 7;")
-    assert "out of bounds" in text and "byte 128 of argument 0 (out), which has 128" in text
-    assert "test.ptx:10:3" in text and "^" in text and "block (0, 0, 0), thread (0, 0, 0)" in text
-
-
-def test_store_before_the_buffer() -> None:
-    assert "byte -4 of argument 0" in fault("  st.global.u32 [%rd0+-4], 7;")
-
-
-def test_only_the_wrong_lane_is_named() -> None:
-    body = "  mov.u32 %r1, %tid.x;\n  mul.wide.u32 %rd1, %r1, 8;\n  add.s64 %rd1, %rd0, %rd1;\n  ld.global.u32 %r2, [%rd1];"
-    assert "thread (16, 0, 0)" in fault(body)
-
-
-def test_misaligned() -> None:
-    text = fault("  ld.global.u32 %r1, [%rd0+2];")
-    assert "misaligned" in text and "multiple of" in text
-
-
-def test_null_pointer() -> None:
-    assert "null pointer" in fault("  mov.u64 %rd1, 0;\n  ld.global.u32 %r1, [%rd1+8];")
-
-
-def test_wild_pointer() -> None:
-    """Wherever it lies it is no null pointer, and no shared memory."""
-    for address in (0x123456789ABCDE00, 0x87654320, 0x10000):
-        text = fault(f"  mov.u64 %rd1, {address};\n  st.u32 [%rd1], 42;", shared=64)
-        assert f"out of bounds: st.u32 of 4 bytes at address 0x{address:x}, which is in no buffer; nearest: " in text
-        assert "argument 0 (out), " in text and "null" not in text and "shared" not in text
-    text = fault("  mov.u64 %rd1, 1028;\n  st.u32 [%rd1], 42;", shared=64)
-    assert "null pointer: st.u32 of 4 bytes at address 0x404, byte 1028 of the null page" in text
-
-
-def test_shared_out_of_bounds() -> None:
-    text = fault("  mov.u32 %r1, 5000;\n  st.shared.u32 [%r1], %r1;", shared=64)
-    assert "of shared memory, of which the block has 64" in text
-
-
 def test_one_buffer_never_reaches_another() -> None:
     a, b = np.zeros(4, np.uint32), np.full(4, 9, np.uint32)
     text = kernel("  st.global.u32 [%rd0+16], 1;", ".param .u64 out, .param .u64 other")
@@ -95,19 +51,7 @@ def test_no_fragment_is_stored_after_a_fault() -> None:
     assert not out.any()
 
 
-def test_const_memory_is_read_only() -> None:
-    top = ".const .align 4 .u32 table[4] = {1, 2, 3, 4};"
-    body = "  mov.u64 %rd1, table;\n  cvta.const.u64 %rd1, %rd1;\n  st.u32 [%rd1], 5;"
-    with pytest.raises(MmulatorError, match="read-only"):
-        Module.load(kernel(body, top=top))["k"].launch(1, 1, [np.zeros(1, np.uint32)])
-
-
 # control ------------------------------------------------------------------------------------------------------------
-def test_trap() -> None:
-    assert "trap executed" in fault("  trap;")
-    assert "brkpt executed" in fault("  brkpt;")
-
-
 def test_endless_loop_stops_at_the_time_limit() -> None:
     endless = Module.load(kernel("L:\n  bra L;"))["k"]
     endless.compile()
@@ -117,38 +61,9 @@ def test_endless_loop_stops_at_the_time_limit() -> None:
     assert time.perf_counter() - start < 5
 
 
-def test_barrier_that_one_warp_skips() -> None:
-    body = "  mov.u32 %r1, %tid.x;\n  setp.lt.u32 %p1, %r1, 32;\n  @%p1 bra S;\n"
-    body += "  bar.sync 0;\n  bra E;\nS:\n  bar.sync 1, 64;\nE:"
-    text = fault(body, block=64)
-    assert "deadlock" in text and "barrier" in text and "bar.sync" in text
-
-
 def test_exited_threads_do_not_hold_a_barrier() -> None:
     body = "  mov.u32 %r1, %tid.x;\n  setp.ge.u32 %p1, %r1, 32;\n  @%p1 exit;\n  bar.sync 0;\n  mov.u32 %r1, 3;" + STORE_R1
     assert (run(body, block=64) == 3).all()
-
-
-def test_shfl_without_its_partners() -> None:
-    body = "  mov.u32 %r1, %tid.x;\n  setp.lt.u32 %p1, %r1, 16;\n  @%p1 bra S;\n"
-    body += "L:\n  bra L;\nS:\n  shfl.sync.idx.b32 %r2, %r1, 0, 31, -1;"
-    lonely = Module.load(kernel(body))["k"]
-    lonely.compile()
-    with pytest.raises(ExecutionFault, match="did not finish"):
-        lonely.launch(1, 32, [np.zeros(1, np.uint32)], timeout=0.3)
-
-
-def test_brx_index_beyond_the_list() -> None:
-    body = "  mov.u32 %r1, 9;\n  ts: .branchtargets A, B;\n  brx.idx %r1, ts;\nA:\n  ret;\nB:\n  ret;"
-    assert "index 9; the list has 2 targets" in fault(body)
-
-
-def test_endless_recursion() -> None:
-    top = ".func f(.param .b32 x)\n{\n .reg .b32 %r<2>;\n ld.param.b32 %r1, [x];\n"
-    top += " { .param .b32 p; st.param.b32 [p], %r1; call f, (p); }\n ret;\n}\n"
-    body = "  mov.b32 %r1, 1;\n  { .param .b32 p; st.param.b32 [p], %r1; call f, (p); }"
-    with pytest.raises(ExecutionFault, match=r"stack overflow|out of bounds"):
-        Module.load(kernel(body, top=top))["k"].launch(1, 32, [np.zeros(1, np.uint32)])
 
 
 # launches -----------------------------------------------------------------------------------------------------------
@@ -205,6 +120,29 @@ def test_block_that_the_kernel_forbids() -> None:
     text = kernel("").replace("(.param .u64 out)", "(.param .u64 out)\n.reqntid 128")
     with pytest.raises(LaunchError, match="reqntid"):
         Module.load(text)["k"].launch(1, 64, [np.zeros(1)])
+
+
+@pytest.mark.parametrize(
+    "directives, grid, cluster, said",
+    [
+        ("", 4, (3, 1, 1), "no multiple of the 3 blocks"), ("", 17, (17, 1, 1), "it must be 1 to 16"),
+        (".reqnctapercluster 2, 1, 1", 4, (4, 1, 1), r"compiled for clusters of \(2, 1, 1\)"),
+        (".explicitcluster", 4, None, "asks for a cluster"),
+    ],
+)  # fmt: skip
+def test_a_cluster_that_cannot_be_is_refused(directives: str, grid: int, cluster: tuple[int, int, int] | None, said: str) -> None:
+    with pytest.raises(MmulatorError, match=said):
+        Module.load(entry("", ".param .u64 out", directives=directives))["k"].launch(grid, 32, [None], cluster=cluster)
+
+
+@pytest.mark.parametrize("kind", ["u8", "u32", "f32", "f64"])
+def test_a_number_takes_no_tensor_map(kind: str) -> None:
+    tensor_map = mm.TensorMap.tiled(np.zeros((64, 64), np.float32), (8, 8))
+    module = Module.load(kernel("", f".param .u64 out, .param .{kind} x"))
+    for value in (tensor_map, [tensor_map, tensor_map]):
+        with pytest.raises(LaunchError, match=rf"argument 1 \(x\) is \.{kind}: ") as caught:
+            module["k"].launch(1, 1, [None, value])
+        assert caught.value.hint
 
 
 def test_aggregate_with_a_pointer() -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.diagnostics.findings.context import FindingContext
 from mmulator.diagnostics.findings.ended import FAULTS
-from mmulator.diagnostics.findings.races import SENTENCES
 from mmulator.errors import ExecutionFault, LaunchError, UndefinedBehaviour, undefined
 from mmulator.findings import (
     Finding,
@@ -28,11 +26,9 @@ from mmulator.findings import (
     spoken,
     union,
 )
-from mmulator.isa.effects import Queue
 from mmulator.location import Location
 from mmulator.native.state import FaultKind
 from mmulator.rules import RULES, words
-from mmulator.rules.races import COPY_SOURCE
 from mmulator.source import Source
 from tests.support.breaches import RULE, TWICE
 from tests.support.ptx_text import kernel
@@ -199,13 +195,3 @@ def test_every_fault_that_breaks_a_rule_is_a_finding() -> None:
     """But for what the program asked for, what is limited here, and calls and stacks that no rule is about."""
     kinds = "NONE TRAP ASSERTION PRINT STACK_OVERFLOW ALLOCA_OVERFLOW BAD_CALL BAD_STACK"
     assert {kind.name for kind in FaultKind} - {kind.name for kind in FAULTS} == set(kinds.split())
-
-
-@pytest.mark.parametrize("at_copy", [True, False])
-def test_who_writes_is_said_wherever_a_race_with_a_copy_was_found(at_copy: bool) -> None:
-    copies, nothing = SimpleNamespace(queue=Queue.COPIES), SimpleNamespace(queue=None)
-    copy = SimpleNamespace(mnemonic="cp.async.ca.shared.global", effects=copies)
-    store = SimpleNamespace(mnemonic="st.global.u32", effects=nothing)
-    here, other = (copy, store) if at_copy else (store, copy)
-    said = SENTENCES[COPY_SOURCE.number](cast(FindingContext, SimpleNamespace(instruction=here, other=other)))
-    assert said == "st.global.u32 writes bytes that cp.async.ca.shared.global may copy from later"

@@ -31,7 +31,7 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(program: Path, *words: str) -> tuple[list[str], str]:
     """(lines of standard output, standard error)."""
     command = [sys.executable, "-m", "mmulator", "exec", str(program), *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=os.environ, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines(), done.stderr
 

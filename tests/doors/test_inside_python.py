@@ -37,7 +37,7 @@ def run(folder: Path, program: str, *words: str) -> subprocess.CompletedProcess[
     (folder / "prog.py").write_text(program)
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "CUDA_LAUNCH_BLOCKING": "1"}
     command = [sys.executable, "-m", "mmulator", "exec", "prog.py", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, env=environment, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, env=environment, check=False)
 
 
 ARRAYS = """

@@ -37,7 +37,7 @@ def test_libraries_and_hints(tmp_path: Path, options: list[str], expected: list[
     source = ROOT / "tests" / "doors" / "programs" / "library_tour.c"
     subprocess.run([str(CC), str(source), "-o", str(tmp_path / "tour"), f"-L{files.folder()}", *options], check=True)
     command = [sys.executable, "-m", "mmulator", "exec", str(tmp_path / "tour")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.stdout.splitlines() == expected, done.stderr
 
 

@@ -212,7 +212,7 @@ def test_triton(suite: Path, lines: list[str]) -> None:
     assert "    v = tl.load(x + at, mask=at < n)" in told
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_workers_have_the_same_seeds(suite: Path) -> None:
     """pytest-xdist: options, doors and devices reach the workers, and what they launched is told at the end."""
     pytest.importorskip("xdist", reason="pytest-xdist is not installed")
@@ -234,7 +234,7 @@ def test_where_the_time_went() -> None:
     assert where(spent=40.0, triton=2, compiling=1, running=1).endswith("launches 1.0, imports and tests 36.0")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(bool(LIBRARIES), reason=f"{' and '.join(LIBRARIES)} not installed")
 def test_triton_says_how_long_it_compiles(tmp_path: Path) -> None:
     """To a listener of the program, too."""

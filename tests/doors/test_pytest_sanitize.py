@@ -140,7 +140,7 @@ def test_the_end_counts_them(lines: list[str]) -> None:
     assert lines[at + 2] == "    test_suite.py::test_wrong and 3 more"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_workers_tell_of_theirs(suite: Path) -> None:
     pytest.importorskip("xdist", reason="pytest-xdist is not installed")
     lines = run(suite, "--mmulator", "--sanitize", "-n2", "-k", "wrong or right or fixture", "test_suite.py")

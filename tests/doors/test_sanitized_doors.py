@@ -65,7 +65,7 @@ def run(folder: Path, program: str, *words: str, code: int = 0, **more: str) -> 
 
 
 @pytest.mark.skipif(find_spec("numba_cuda") is None, reason="numba-cuda is not installed")
-@pytest.mark.slow
+@pytest.mark.full
 def test_numba(tmp_path: Path) -> None:
     out, said = run(tmp_path, NUMBA.replace("LATE", "(True,)"))
     assert out == "ran\n" and said[-1] == "mmulator: no findings, in 1 launch"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import forks
 from tests.support.places import PACKAGE
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
@@ -119,8 +120,7 @@ def started(program: str, folder: Path, *options: str) -> dict[str, Any]:
     """The facts of a program that exec runs."""
     (folder / "prog.py").write_text(program)
     environment = os.environ | {"PYTHONPATH": str(PACKAGE), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
-    words = [sys.executable, "-m", "mmulator", "exec", *options, "prog.py"]
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    done = forks.run(["-m", "mmulator", "exec", *options, "prog.py"], folder, environment)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(line) for line in done.stdout.splitlines())
 
@@ -252,7 +252,7 @@ fact("dynamic", dynamic)
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")
-@pytest.mark.slow
+@pytest.mark.full
 def test_torch_compile_runs_inductors_kernels_here(tmp_path: Path) -> None:
     report = tmp_path / "report.jsonl"
     facts = started(HEAD + COMPILED, tmp_path, "--report", str(report))

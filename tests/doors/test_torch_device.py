@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import forks
 from tests.support.places import PACKAGE, ROOT
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -24,8 +25,7 @@ pytestmark = needs_torch
 def run(program: str, *words: str) -> list[Any]:
     """What a program printed, a line of JSON each."""
     path = os.pathsep.join((str(PACKAGE), str(ROOT)))
-    command = [sys.executable, str(PROGRAMS / program), *words]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = forks.run([str(PROGRAMS / program), *words], ROOT, {**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0, done.stderr[-4000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -38,8 +38,14 @@ def pieces() -> dict[str, str]:
 NAMES = re.findall(r"^def (\w+)\(\) -> None:", (PROGRAMS / "torch_device.py").read_text(), re.M)
 
 
+TORCH = find_spec("torch")
+FOR_CUDA = TORCH is not None and (Path(str(TORCH.origin)).parent / "lib" / "libc10_cuda.so").exists()
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_programs_find_the_device(name: str) -> None:
+def test_programs_find_the_device(name: str, request: pytest.FixtureRequest) -> None:
+    if FOR_CUDA and name == "libraries_get_the_stream_by_dlpack":
+        request.applymarker(pytest.mark.xfail(reason="torch's build for CUDA asks CUDA's runtime for this stream"))
     assert not pieces()[name], pieces()[name]
 
 
@@ -73,14 +79,14 @@ def operators() -> dict[str, Any]:
     return dict(run("torch_operators.py", "2", "f")[0])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_operators_take_the_types_that_cudas_kernels_take() -> None:
     """torch's list of types that CUDA has and the CPU has not, moves of FP8 and unsigned words, histograms of integers."""
     found = operators()["types"]
     assert found["tried"] > 120 and not found["other"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_operators_give_the_cpus_bits() -> None:
     """torch's own list of operators with its own arguments: results and gradients, but for those above, are the CPU's."""
     found = operators()
@@ -96,7 +102,7 @@ def test_operators_give_the_cpus_bits() -> None:
 NOT_A_GPUS = {"cauchy", "log_normal", "randperm", "randn torch.float64", "normal torch.float64", "exponential torch.float64"}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_random_numbers_are_a_gpus() -> None:
     """Of an H100 with the same seed; the larger size has more elements than the grid has threads."""
     (found,) = run("torch_random.py", "7", "1000", "1500003")

@@ -35,7 +35,7 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "mmulator", "exec", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
 @here

@@ -84,58 +84,6 @@ def test_faults_name_the_argument() -> None:
         add(at(x), at(y), 2048, given, 64)
 
 
-COMPUTED = """.version 8.0
-.target sm_90
-.address_size 64
-.visible .entry k(.param .u64 a, .param .u64 n, .param .align 8 .b8 s[16])
-{ .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %x, %n, %y, %c, %q;
-  ld.param.u64 %x, [a]; ld.param.u64 %n, [n]; ld.param.u64 %y, [s+8]; mov.u32 %r0, 512; setp.eq.u32 %p, %r0, 512;
-  BODY
-  ld.global.u32 %r1, [%q]; ret; }
-"""
-
-
-def test_an_access_is_blamed_on_the_argument_that_it_was_computed_from() -> None:
-    """Wherever it lands; where two could have led there nobody is blamed."""
-    memory = np.frombuffer(mmap.mmap(-1, 4096), np.uint32)  # above 4 GiB, unlike the heap of some Pythons
-    x, y = memory[:64], memory[256:320]
-    given = [region(x, "argument 0 (a)"), region(y, "argument 2 (s), pointer at byte 8")]
-    behind = r"byte 1020 of argument 0 \(a\), which has 256; 4 bytes before argument 2"
-    before = r"byte -764 of argument 2 .*has 256;"
-    near = r"which is in no buffer; nearest: byte -4 of argument 2"
-    cases = {
-        "mad.wide.u32 %q, %r0, 1, %x; add.s64 %q, %q, %n;": behind,
-        "cvta.to.global.u64 %c, %x; sub.s64 %q, %c, -1020;": behind,
-        "mov.b64 %c, %x; add.s64 %c, %c, %n; @%p add.s64 %c, %c, 512; mov.b64 %q, %c;": behind,
-        "add.s64 %q, %y, -764;": before + r" 4 bytes behind argument 0 \(a\)",
-        "selp.b64 %q, %x, %y, %p; add.s64 %q, %q, 1020;": near,
-        "sub.s64 %c, %y, %x; add.s64 %q, %x, %c; add.s64 %q, %q, -4;": near,
-        "mov.b64 %q, %x; @!%p mov.b64 %q, %y; add.s64 %q, %q, 1020;": near,
-    }  # fmt: skip
-    for body, said in cases.items():
-        function = driver.load(COMPUTED.replace("BODY", body)).function("k")
-        with pytest.raises(ExecutionFault, match=said):
-            driver.launch(function, 1, 1, struct.pack("<QQQQ", at(x), 508, 0, at(y)), given)
-    with pytest.raises(ExecutionFault, match=r"null pointer: .*byte 508 of argument 0 \(a\), which is null") as caught:
-        function = driver.load(COMPUTED.replace("BODY", "add.s64 %q, %x, %n;")).function("k")
-        driver.launch(function, 1, 1, struct.pack("<QQQQ", 0, 508, 0, at(y)), given)
-    assert caught.value.hint == "pass memory for argument 0 (a), or do not access it"
-    low = at(x) & 0xFFFFFFFF
-    with pytest.raises(ExecutionFault, match=rf"address 0x{low:x}, .* the low 32 bits of byte 0 of argument 0 \(a\)"):
-        one("cvt.u32.u64 %r0, %rd0; cvt.u64.u32 %rd0, %r0; ld.u32 %r1, [%rd0];", at(x), given)
-
-
-def test_an_address_between_regions_is_of_the_nearest() -> None:
-    memory = np.zeros(4096, np.uint8)
-    base = at(memory) + -at(memory) % 64
-    given = [Region(base, 1000, "a"), Region(base + 1200, 64, "b")]
-    for offset, said in ((1000, "byte 1000 of a, which has 1000"), (1100, "byte 1100 of a"), (1196, "byte -4 of b, which has 64"),
-                         (1264, "byte 64 of b"), (-4, "byte -4 of a")):  # fmt: skip
-        with pytest.raises(ExecutionFault, match=f"out of bounds: .*{said}"):
-            one("ld.global.u32 %r0, [%rd0];", base + offset, given)
-    one("ld.global.u32 %r0, [%rd0+996]; ld.global.u32 %r0, [%rd0+1200];", base, given)
-
-
 def test_lanes_in_many_regions_and_an_instruction_that_wanders() -> None:
     """More regions than hints, met by one instruction in any order."""
     memory = np.zeros((3 * HINTS, 64), np.uint32)
@@ -278,7 +226,6 @@ import numpy as np
 from tests.driver.test_driver_launch import *
 test_as_kernel_launch()
 test_lanes_in_many_regions_and_an_instruction_that_wanders()
-test_an_address_between_regions_is_of_the_nearest()
 for shift in range(8):
     test_atomics_on_memory_that_begins_anywhere(shift)
 test_pointers_that_a_program_stored()

@@ -21,15 +21,16 @@ from mmulator.driver import Driver, Memory, Settings, current, use
 from mmulator.driver.addresses import watch
 from mmulator.errors import ExecutionFault
 from mmulator.host.module import Module
+from tests.support.waiting import PATIENCE, wait_until
 
-# Waits until a word is not 0, then stores 7 at an address
+# Sets the second of two words, waits until the first is not 0, then stores 7 at an address
 PTX = """
 .version 8.3
 .target sm_90
 .address_size 64
 .visible .entry kernel(.param .u64 flag, .param .u64 at) {
   .reg .b32 %r; .reg .b64 %rd<2>; .reg .pred %p;
-  ld.param.u64 %rd0, [flag]; ld.param.u64 %rd1, [at];
+  ld.param.u64 %rd0, [flag]; ld.param.u64 %rd1, [at]; st.volatile.global.u32 [%rd0+4], 1;
 L: ld.volatile.global.u32 %r, [%rd0]; setp.eq.u32 %p, %r, 0; @%p bra L;
   st.global.u32 [%rd1], 7; ret;
 }
@@ -39,7 +40,7 @@ L: ld.volatile.global.u32 %r, [%rd0]; setp.eq.u32 %p, %r, 0; @%p bra L;
 @contextmanager
 def under_way(driver: Driver, at: int) -> Iterator[None]:
     """A launch in another thread that stores to `at` when the block is over, and ends well."""
-    flag, ended = driver.memory.allocate(4), []
+    flag, ended = driver.memory.allocate(8), []
     flag.bytes()[:] = 0
     function = driver.load(PTX).function("kernel")
 
@@ -52,13 +53,11 @@ def under_way(driver: Driver, at: int) -> Iterator[None]:
 
     thread = threading.Thread(target=launch)
     thread.start()
-    while not driver.memory._launches:
-        time.sleep(0.001)
-    time.sleep(0.05)  # the table is made
+    wait_until(lambda: ended or flag.bytes()[4], "the kernel's begin")
     try:
         yield
     finally:
-        flag.bytes()[:] = 1
+        flag.bytes()[0] = 1
         thread.join()
         driver.memory.free(flag.address)
     assert ended == [None]
@@ -66,7 +65,7 @@ def under_way(driver: Driver, at: int) -> Iterator[None]:
 
 def touched(driver: Driver, address: int) -> bool:
     """Whether a launch may store there."""
-    one = driver.memory.allocate(4)
+    one = driver.memory.allocate(8)
     one.bytes()[:] = 1
     try:
         driver.launch(driver.load(PTX).function("kernel"), 1, 1, struct.pack("<2Q", one.address, address))
@@ -82,13 +81,13 @@ def touched(driver: Driver, address: int) -> bool:
 def driver() -> Iterator[Driver]:
     before = current()
     watch(torch)
-    yield use(Driver(Settings(timeout=20)))
+    yield use(Driver(Settings(timeout=PATIENCE)))
     use(before)
 
 
 def test_what_is_freed_lives_until_the_launches_end() -> None:
     """cuMemFree from another thread."""
-    driver = Driver(Settings(timeout=20))
+    driver = Driver(Settings(timeout=PATIENCE))
     freed = driver.memory.allocate(1 << 16)
     alive, address = weakref.ref(freed.owner), freed.address
     with under_way(driver, address):
@@ -167,14 +166,14 @@ def test_arrays_stay_where_they_are_while_a_kernel_has_them() -> None:
     with pytest.raises(ValueError, match="cannot resize"):
         array.resize(1 << 20)
     seen = []
-    flag = np.zeros(1, np.uint32)
+    flag = np.zeros(2, np.uint32)
     kernel = Module.load(PTX)["kernel"]
     begun = threading.Event()
-    how = {"timeout": 20, "progress": lambda phase, *_: phase == "run" and begun.set()}
+    how = {"timeout": PATIENCE, "progress": lambda phase, *_: phase == "run" and begun.set()}
     launch = threading.Thread(target=lambda: seen.append(kernel.launch(1, 1, [flag, array], **how)))
     regions.clear()
     launch.start()
-    assert begun.wait(20)
+    assert begun.wait(PATIENCE)
     with pytest.raises(ValueError, match="cannot resize"):
         array.resize(1 << 20, refcheck=False)
     flag[0] = 1

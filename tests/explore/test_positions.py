@@ -53,7 +53,7 @@ def maps_of(grid: dict[str, Any]) -> tuple[np.ndarray, ...]:
     return tuple(maps)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_every_position_of_every_operand_of_every_form() -> None:
     assert sum(map(len, files().values())) < 15e6
     index = json.loads(files()["index"])

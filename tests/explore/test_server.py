@@ -37,7 +37,7 @@ def server() -> Iterator[Server]:
 
 
 def get(server: Server, path: str, host: str = "", method: str = "GET") -> tuple[int, dict[str, str], bytes]:
-    connection = HTTPConnection(HOST, server.server_address[1], timeout=30)
+    connection = HTTPConnection(HOST, server.server_address[1], timeout=600)
     try:
         connection.request(method, path, headers={"Host": host} if host else {})
         answer = connection.getresponse()
@@ -96,7 +96,7 @@ def test_the_address_as_json() -> None:
     data = json.loads(said)
     assert checked(data) == "explore" and data["url"].startswith("http://127.0.0.1:")
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=600) == 0
     process.communicate()
 
 
@@ -105,15 +105,15 @@ def test_the_command_prints_its_address_and_ends_with_ctrl_c() -> None:
     assert process.stdout
     address = process.stdout.readline().strip()
     assert address.startswith("http://127.0.0.1:") and process.stdout.readline() == "Ctrl-C ends it\n"
-    with socket.create_connection((HOST, int(address.rstrip("/").rpartition(":")[2])), timeout=30):
+    with socket.create_connection((HOST, int(address.rstrip("/").rpartition(":")[2])), timeout=600):
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=600) == 0
     assert process.communicate() == ("\n", "")
 
 
 def test_a_port_that_is_taken(server: Server) -> None:
     process = start("--port", str(server.server_address[1]))
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == 1 and "cannot be used" in said and "--port 0" in said
 
 
@@ -139,5 +139,5 @@ def test_export_writes_what_the_server_says(
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "site").write_text("")
     process = start("--export", str(tmp_path / "site"))
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == 1 and "cannot write" in said

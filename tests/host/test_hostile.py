@@ -130,7 +130,7 @@ def test_names_take_time_in_proportion(name: str) -> None:
         assert wanted(Module.load(text))
         return time.process_time() - began
 
-    assert any(seconds() < 2 for _ in range(3))  # once may be disturbed; what is not in proportion takes ten seconds
+    assert any(seconds() < 5 for _ in range(3))  # once may be disturbed; what is not in proportion takes ten seconds
 
 
 def test_wrong_names_take_no_time_for_hints() -> None:
@@ -140,7 +140,7 @@ def test_wrong_names_take_no_time_for_hints() -> None:
     began = time.process_time()
     with pytest.raises(InvalidInstructionError, match="there is no label M0"):
         Module.load(text.replace("%r<64>", "%r<100000>"))
-    assert time.process_time() - began < 4
+    assert time.process_time() - began < 6
 
 
 def test_variables_of_functions_do_not_meet() -> None:

@@ -82,7 +82,7 @@ def picked(registers: np.ndarray, found: Layout) -> np.ndarray:
     return out
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_layouts_are_what_execute_unpacks() -> None:
     """Random registers or matrices go through the functions that `execute` uses, and through the layout's words."""
     generator = np.random.default_rng(3)

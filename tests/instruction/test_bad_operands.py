@@ -144,7 +144,7 @@ def test_every_nibble_is_refused_where_it_is_undefined_and_taken_without_strict(
         i.execute(strict=False, **operands)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_device_that_no_target_of_the_form_runs_on_is_refused() -> None:
     for form in matrix_forms():
         numbers = {t.number for t in form.row.requires.targets()}

@@ -36,7 +36,7 @@ def count(buffer: Any, n: Any = 1) -> None:
     mm.Module.load(COUNT)["k"].launch(1, 32, [buffer, n])
 
 
-@pytest.fixture(params=["stub", "torch"])
+@pytest.fixture(params=["stub", pytest.param("torch", marks=pytest.mark.full)])
 def tensor(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """A tensor on the memory of a NumPy array."""
     if request.param == "stub":

@@ -149,6 +149,7 @@ def test_metadata_beside_values_for_other_families(text: str) -> None:
     assert (bits(mm.matmul(kept.values, given["B"], given["C"], instruction=i, metadata=kept.metadata)) == bits(d)).all()
 
 
+@pytest.mark.full
 def test_chunks_of_dask() -> None:
     da = pytest.importorskip("dask.array")
     i = mm.Instruction.parse("tcgen05 m128n32 mxf8f6f4 e4m3 e2m1")

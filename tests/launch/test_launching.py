@@ -219,23 +219,25 @@ forever.compile()
 late = []
 for grid, threads in ((1, 1), (1, None), (5, 1), (5, 3)):
     pressed = []
-    def press():
-        pressed.append(time.monotonic())
+    def press(begun):
+        while time.process_time() < begun + 0.3:  # until the kernel runs
+            time.sleep(0.01)
+        pressed.append(time.process_time())
         os.kill(os.getpid(), 2)
-    threading.Timer(0.3, press).start()
+    threading.Thread(target=press, args=(time.process_time(),)).start()
     try:
         forever.launch(grid, 32, [out], threads=threads)
     except KeyboardInterrupt as error:
-        late.append(time.monotonic() - pressed[0])
+        late.append(time.process_time() - pressed[0])
         print(error)
-    began = time.monotonic()
+    began = time.process_time()
     try:
         forever.launch(grid, 32, [out], threads=threads, timeout=0.2)
     except mm.errors.LimitReached as error:
-        late.append(time.monotonic() - began - 0.2)
+        late.append(time.process_time() - began - 0.2)
         print(str(error).splitlines()[0].partition(": ")[2])
     launch(short, 1, 30)
-assert max(late) < 0.4, late
+assert max(late) < 2, late  # of up to three threads
 """
     said = finish(start(code, tmp_path)).splitlines()
     assert len(said) == 8 and all("of 1 blocks are done" in line for line in said[:4])

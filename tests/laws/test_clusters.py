@@ -129,7 +129,7 @@ def wrong_bytes(walk: ClusterWalk, number: int, way: str, place: str, seen: tupl
     return "did not write" if written and (memory[inside] != cluster_ways.PATTERN).any() else ""
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_every_way_into_shared_memory_ends_the_same() -> None:
     """One result or one fault: whether lanes are known to have one address, do have one, lie in a row or apart, or one goes
     alone; and whether somebody looks on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import io
 import os
 import re
@@ -29,6 +30,7 @@ from mmulator.isa.targets import DEVICES, TARGETS, Target
 from mmulator.settings import INTERNAL, variables
 from tests.laws.test_architecture import RANK
 from tests.laws.test_rows import EXCUSES
+from tests.support import quick
 from tests.support.places import PACKAGE, ROOT
 from tools.pages import spec_map
 
@@ -158,7 +160,12 @@ def test_command_runs(command: str, code: int, folder: Path) -> None:
     assert found == code, output
 
 
-@pytest.mark.parametrize("page", PAGES)
+def starts_programs(page: str) -> bool:
+    """Whether a page needs `[full]`, or processes of their own."""
+    return any(step.needs or step.directive in ("run", "pytest") for step in steps(read(page)))
+
+
+@pytest.mark.parametrize("page", [pytest.param(p, marks=pytest.mark.full if starts_programs(p) else ()) for p in PAGES])
 def test_snippets_run_and_output_is_as_shown(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python blocks of a page, one after the other. A block under `<!-- output: COMMAND -->` is what that prints, under
     `excerpt: COMMAND` a part of it, under `output: python` what the snippet before it printed. `file: NAME` is a file that later
@@ -291,6 +298,15 @@ def test_the_table_of_tests_has_every_folder() -> None:
     assert {*named} == there and len(named) == len(there)
 
 
+def test_the_table_of_quick_tests_names_tests() -> None:
+    """tests/support/quick.py: each pattern fits a file or a test that is there."""
+    names = []
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        names.append(file := path.relative_to(ROOT / "tests").as_posix())
+        names += [f"{file}::{name}" for name in {*re.findall(r"\btest_\w+", path.read_text())}]
+    assert [glob for glob in quick.QUICK_CASES if not fnmatch.filter(names, glob)] == []
+
+
 def test_made_pages_are_up_to_date() -> None:
     stale = [path.name for path, text in spec_map.pages() if not path.exists() or path.read_text() != text]
     assert not stale, f"run python -m tools.pages.spec_map: {stale}"
@@ -346,7 +362,7 @@ def run_alone(form: Form) -> None:
         f".visible .entry k() {{\n.reg .b64 %cells;\n{chr(10).join(declared)}\nmov.u64 %cells, cells;\n"
         f"{form.mnemonic} {', '.join(operands)};\n{wait}\nret;\n}}\n"
     )
-    Module.load(text)["k"].launch(1, 128, [], device=device, timeout=20)
+    Module.load(text)["k"].launch(1, 128, [], device=device, timeout=60)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -425,7 +441,7 @@ PARTS = dict(zip(("lane-wise", "memory", "matrix", "lanes", "shape", "observer")
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.slow
+@pytest.mark.full
 def test_tutorial(part: str, tmp_path: Path) -> None:
     """An instruction or an observer, added to a copy as the page says, with a test and with what the laws want."""
     copy = Copy(tmp_path)

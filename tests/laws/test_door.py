@@ -112,7 +112,7 @@ def walk() -> Walk:
     return Walk(statements())
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_every_way_into_memory_passes_the_door() -> None:
     """Of each row the bytes that it accesses, all of them and no others, and what it does there."""
     w = walk()

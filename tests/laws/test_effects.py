@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.ops import load, shuffle, store
+from mmulator.codegen.types import ptr_to, u32
+from mmulator.compiler.emit.emitter import Emitter
+from mmulator.compiler.lowering import binding, definedness
+from mmulator.compiler.lowering.operands import write_result
+from mmulator.errors import InternalError
+from mmulator.host.module import Module
 from mmulator.isa import match, table
-from mmulator.isa.effects import ACTS, Effects, Ends, Flow, MemoryEffect, Ptxas, Queue, Step, Together
+from mmulator.isa.effects import ACTS, Algebra, Effects, Ends, Flow, MemoryEffect, Ptxas, Queue, Step, Together
 from mmulator.isa.form import forms_of
 from mmulator.isa.matrix import MATRIX_ROWS
 from mmulator.isa.pieces import D_A_B, row, type_
 from mmulator.isa.row import Row
+from mmulator.isa.targets import PTX_VERSIONS
 from mmulator.program.as_ptxas.contract import contract
 from mmulator.program.blocks import build
 from mmulator.program.counts import instruction_class
@@ -22,8 +34,10 @@ from mmulator.program.undefined import flow_of, takes_doubt
 from mmulator.program.uses import accesses, registers_of, uses_and_defs
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.tree import Address, Instruction
+from mmulator.rules.values import UNDEFINED_STORE
 from mmulator.source import Source
-from tests.support import rows
+from mmulator.twin.moves import movmatrix_function
+from tests.support import row_forms, rows
 from tests.support.ptx_text import kernel
 
 SCALAR = [r for rows in table.ROWS.values() for r in rows if r.signatures is None]
@@ -112,6 +126,135 @@ def _leaves_none(ins: Instruction) -> None:
         assert takes_doubt(flow, ins, uses, {name}, set(), False) or ins.opcode in DEFINED, f"{ins}: {name}"
 
 
+# the masks of a launch ----------------------------------------------------------------------------------------------
+VALUES = {"f32": "0f3F800000", "f64": "0d3FF0000000000000", "b128": "{%one, %one}"}
+STORES = {"pred": "{ .reg .b32 %u; selp.b32 %u, 1, 0, @; st.global.b32 [%out], %u; }",
+          "b128": "{ .reg .b64 %u, %v; mov.b128 {%u, %v}, @; st.global.b64 [%out], %u; }"}  # fmt: skip
+HEAD = """.version {}.{}\n.target {}\n.address_size 64\n.visible .entry k(.param .u64 out)
+{{ .reg .pred %even; .reg .b32 %t; .reg .b64 %out, %one; mov.b64 %one, 1; ld.param.u64 %out, [out]; mov.u32 %t, %tid.x;
+and.b32 %t, %t, 1; setp.eq.u32 %even, %t, 0;
+"""
+
+
+def _type(name: str) -> str:
+    return name[1:].rpartition("_")[0]
+
+
+def _written(name: str, yes: bool, guard: str = "") -> str:
+    match _type(name):
+        case "pred":
+            return f"{guard} setp.eq.u32 {name}, 1, {int(yes)};"
+        case "b8":
+            return f"{guard} cvt.u8.u32 {name}, 1;"
+    return f"{guard} mov.{_type(name)} {name}, {VALUES.get(_type(name), '1')};"
+
+
+def _without_value(ins: Instruction) -> Iterator[tuple[list[str], bool]]:
+    """(registers without a value, value of the predicates): each source in turn, or as many as the result's flow wants."""
+    flow = flow_of(ins)
+    read = [[*registers_of(o)] for access, o in accesses(ins) if "r" in access and not isinstance(o, Address)]
+    sources = [names for names in read if names]
+    if sources and flow in (Flow.ANY, Flow.PICKS):
+        yield [*chain(*sources)], True
+    elif flow is Flow.CHOICE and _type(sources[2][0]) != "pred":  # whether a number selects a or b is not computed twice
+        yield from ((sources[0] + sources[1], True), (sources[2], True))
+    else:
+        neutral = ins.form["boolop"] != "or" and ins.effects.algebra is not Algebra.OR
+        yield from ((names, neutral != (flow is Flow.CHOICE and n == 1)) for n, names in enumerate(sources))
+
+
+def _case(statement: str, ins: Instruction, lost: list[str], yes: bool) -> str:
+    """Three lines: registers, of which some have no value (in odd lanes, if lanes are on their own); the statement; a store."""
+    members = [*registers_of(ins.operands[-1])] if ins.effects.together is Together.MEMBERS else []
+    names = {n: access for access, o in accesses(ins) for n in registers_of(o)}
+    lines = [f".reg .{_type(n)} {n};" for n in names]
+    for n in (n for n, access in names.items() if access == "r" and n not in lost):
+        lines.append(f"mov.b32 {n}, -1;" if n in members else _written(n, yes))
+    if ins.effects.together is Together.ALONE:
+        lines += (_written(n, yes, "@%even") for n in lost)
+    stored = next(n for n, access in names.items() if access == "w")
+    store = STORES.get(_type(stored), f"st.global.{_type(stored)} [%out], @;").replace("@", stored)
+    return f"{{ {' '.join(lines)}\n{statement}\n{store} }}\n"
+
+
+def _cases() -> dict[str, list[tuple[str, bool]]]:
+    """By target: (text, whether lanes are on their own) of rows whose results follow from registers."""
+    found: dict[str, list[tuple[str, bool]]] = {}
+    statements = [(target, texts[0]) for r in SCALAR if r.opcode not in (*rows.WRITTEN, *DEFINED)
+                  for target, texts, runs in rows.groups(r) if runs]  # fmt: skip
+    runs = [f for f in MATRIX.values() if f.status.runs]
+    shapes = {(f.name, f.shape, f.sparse, f.block_scale, f.atype.bits, f.ctype == f.dtype): f for f in runs}
+    statements += [("sm_120a" if f.requires.minimum > 90 and f.effects.multiplies else rows.target_of(f),
+                    f"{f} {', '.join(row_forms.operands(f))};") for f in shapes.values()]  # fmt: skip
+    for target, text in statements:
+        (ins, *_) = parse_module(Source("rows.ptx", rows.text_of([text], target))).entries[0].instructions
+        results = [n for access, o in accesses(ins) if access == "w" for n in registers_of(o)]
+        if results and ins.effects.memory is MemoryEffect.NONE and flow_of(ins) is not Flow.DEFINED:
+            alone = ins.effects.together is Together.ALONE
+            found.setdefault(target, []).extend((_case(text, ins, *way), alone) for way in _without_value(ins))
+    return found
+
+
+def test_a_launch_finds_what_has_no_value() -> None:
+    """Each source of each row in turn has no value, and the sanitizer finds that the result is stored without one."""
+    counted = 0
+    for target, cases in _cases().items():
+        for part in (cases[n : n + 50] for n in range(0, len(cases), 50)):
+            text = HEAD.format(*PTX_VERSIONS[-1], target)
+            first = text.count("\n") + 1
+            text += "".join(case for case, _ in part) + "ret; }\n"
+            report = Module.load(text, name="k.ptx")["k"].launch(1, 32, [np.zeros(2, np.uint64)], sanitize=True)
+            found = {int(f.location.split(":")[1]): f.threads for f in report.findings if f.rule == UNDEFINED_STORE.name}
+            for n, (case, alone) in enumerate(part):
+                threads = found.get(first + 3 * n + 2)
+                assert threads is not None, f"nothing is found: {case}"
+                assert not alone or "lanes 1, 3, 5" in threads, f"{threads}: {case}"
+                counted += 1
+    assert counted > 500
+
+
+@native
+def interleave(a: ptr_to(u32), b: ptr_to(u32), d: ptr_to(u32)) -> None:
+    """d[lane] = a[lane + 1] in even lanes, b[lane - 1] in odd ones."""
+    store(shuffle(load(u32.vec(32), a), load(u32.vec(32), b), [n + 1 if n % 2 == 0 else 31 + n for n in range(32)]), d)
+
+
+def _interleave(move: Native, e: Emitter, ins: Instruction) -> None:
+    d, *sources = ins.operands
+    out = e.room(u32.vec(32))
+    e.call(interleave, *(e.spill(u32.vec(32)(e.source(o, "b32"))) for o in sources), out)
+    write_result(e, d, e.fetch(out, u32.vec(32)), ins)
+    definedness.moved(e, ins, move)
+
+
+def _interleaves(lost: str, move: Native, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The threads that a finding names, of a launch in which a register has no value in every fourth lane."""
+    effects = Effects(together=Together.WARP, flow=Flow.MOVED)
+    new = row("interleave", (type_("b32"),), D_A_B, "Nowhere: interleave", effects=effects)
+    monkeypatch.setattr(table, "ROWS", {**table.ROWS, "interleave": (new,)})
+    meaning = binding.Meaning(partial(_interleave, move), False)
+    monkeypatch.setitem(binding._meanings, ("Nowhere: interleave", "interleave"), {"": meaning})
+    match.match.cache_clear()
+    other = "%b" if lost == "%a" else "%a"
+    body = f""".reg .b32 %a, %b, %d, %t; .reg .b64 %out; .reg .pred %p; ld.param.u64 %out, [out]; mov.u32 %t, %tid.x;
+    and.b32 %t, %t, 2; setp.eq.u32 %p, %t, 0; mov.u32 {other}, 1; @%p mov.u32 {lost}, 2;
+    interleave.b32 %d, %a, %b;\n st.global.b32 [%out], %d; ret;"""
+    text = f".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry {move.name}(.param .u64 out) {{ {body} }}"
+    report = Module.load(text)[move.name].launch(1, 32, [np.zeros(1, np.uint32)], sanitize=True)
+    return next(f.threads for f in report.findings if f.rule == UNDEFINED_STORE.name)
+
+
+def test_values_move_from_several_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lanes of a result whose value comes from a lane without one, of either source."""
+    assert "lanes 2, 6, 10" in _interleaves("%a", interleave, monkeypatch)
+    assert "lanes 3, 7, 11" in _interleaves("%b", interleave, monkeypatch)
+
+
+def test_a_movement_says_all_its_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InternalError, match=r"2 sources and 1 results: .* needs a function of a pointer for each"):
+        _interleaves("%b", movmatrix_function(MATRIX["movmatrix.sync.aligned.m8n8.trans.b16"]), monkeypatch)
+
+
 def _consistent(e: Effects) -> None:
     acts = e.ends is not Ends.NO or e.queue is not Queue.NONE or e.allocates
     acts |= e.memory not in (MemoryEffect.NONE, MemoryEffect.READ) or e.together in (Together.LIVE, Together.MEETING)
@@ -142,11 +285,14 @@ def test_a_row_that_says_nothing_is_lane_wise(body: str, monkeypatch: pytest.Mon
 
 # nobody else knows opcodes -----------------------------------------------------------------------------------------
 SOURCE = Path(__file__).parents[2] / "src" / "mmulator"
-HOUSES = ("native", "sanitizer", "compiler", "launch", "diagnostics", "host")
-FILES = sorted(p for folder in ("isa", "program", *HOUSES, "driver") for p in (SOURCE / folder).rglob("*.py"))
-# Chapters, one file for some instructions: they name what they are about, and decide by a row's columns all the same.
-CHAPTERS = [p for p in FILES if {"meaning", "lowering", "isa"} & {*p.parts}]
-WORDS = {"and", "or", "xor", "not", "add", "min", "max", "set", "match", "barrier", "call", "exit", "popc", "mbarrier"}
+FILES = sorted(p for p in SOURCE.rglob("*.py") if "ptx" not in p.relative_to(SOURCE).parts[:1])
+# Chapters, files for some instructions, and folders that name instructions to people or have functions of the same names: they
+# name what they are about, and decide by a row's columns all the same.
+NAMING = {"meaning", "lowering", "isa", "cli", "codegen", "conformance", "doors", "explore", "inspect", "instruction", "layouts",
+          "numerics", "rules", "twin"}  # fmt: skip
+CHAPTERS = [p for p in FILES if NAMING & {*p.relative_to(SOURCE).parts}]
+WORDS = {"and", "or", "xor", "not", "add", "min", "max", "set", "match", "barrier", "call", "exit", "popc", "mbarrier",
+         "tensormap"}  # fmt: skip
 OPCODES = {n for r in SCALAR for n in (r.name, r.opcode)} | {f.family for f in MATRIX.values()}
 OPCODES -= WORDS
 
@@ -202,11 +348,11 @@ def opcode_decisions(tree: ast.AST) -> list[str]:
         match node:
             case ast.Compare(left, _, others):
                 sides = (left, *others)
-                decides = any(map(_reads_opcode, sides)) and any(_is_constant(s) for s in sides if not _reads_opcode(s))
+                decides = any(map(_reads_name, sides)) and any(_is_constant(s) for s in sides if not _reads_name(s))
             case ast.Subscript(table, index) | ast.Call(ast.Attribute(table, "get"), [index, *_]):
-                decides = _reads_opcode(index) and _is_constant(table)
+                decides = _reads_name(index) and _is_constant(table)
             case ast.Match(subject):
-                decides = _reads_opcode(subject)
+                decides = _reads_name(subject)
             case _:
                 decides = False
         if decides:
@@ -225,7 +371,45 @@ def decided() -> dict[str, list[str]]:
 
 
 def test_nothing_is_decided_by_opcode() -> None:
-    assert len(FILES) > 300 and not decided()
+    assert len(FILES) > 800 and not decided()
+
+
+def _reads_family(node: ast.AST) -> bool:
+    """Whether a family is among the values of an expression; `Target.family()` is of chips."""
+    called = {id(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)}
+    return any(isinstance(n, ast.Attribute) and n.attr == "family" and id(n) not in called for n in ast.walk(node))
+
+
+def family_decisions(tree: ast.AST) -> list[str]:
+    """What compares a family, matches it, or looks something up by it."""
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare(left, _, others):
+                decides = any(map(_reads_family, (left, *others)))
+            case ast.Subscript(_, asked) | ast.Match(asked) | ast.Call(ast.Attribute(_, "get"), [asked, *_]):
+                decides = _reads_family(asked)
+            case ast.Call(ast.Attribute(asked, "startswith" | "endswith")):
+                decides = _reads_family(asked)
+            case _:
+                decides = False
+        if decides:
+            found.append(ast.unparse(node))
+    return found
+
+
+def test_families_decide_little() -> None:
+    """Where all depends on the family a table by family says it; what a row's column says is asked there."""
+    found = [(p.name, text) for p in SOURCE.rglob("*.py") for text in family_decisions(ast.parse(p.read_text()))]
+    assert len(found) < 40, found
+
+
+@pytest.mark.parametrize("text", [
+    "f.family == 'wgmma'", "f.family not in X", "'a' in f.family", "X[f.family]", "X.get(f.family, 1)",
+    "f.family.startswith('w')", "match f.family:\n  case 'a': pass", "X[f'{f.family}.{f.op}']",
+])  # fmt: skip
+def test_a_decision_by_family_is_recognised(text: str) -> None:
+    assert family_decisions(ast.parse(text)) and not family_decisions(ast.parse("a.family() == b; f(x.family)"))
 
 
 @pytest.mark.parametrize("text", [

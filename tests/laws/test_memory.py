@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from functools import cache
 
 import numpy as np
@@ -16,6 +15,7 @@ from mmulator.host.module import Module
 from tests.support import memory_ways
 from tests.support.memory_ways import Walk, statements
 from tests.support.ptx_text import kernel
+from tests.support.waiting import PATIENCE
 
 KINDS = sorted({s.name.partition(".")[0] for s in statements()})
 
@@ -86,7 +86,7 @@ def test_a_parameter_by_the_name_of_the_one_before() -> None:
 def run(body: str, top: str = "", lanes: int = 1, **options: object) -> np.ndarray:
     out = np.zeros(32, np.uint32)
     text = kernel(body, top=top).replace(".version 8.0", ".version 8.4")
-    Module.load(text, name="test.ptx")["k"].launch(1, lanes, [out], timeout=20, **options)
+    Module.load(text, name="test.ptx")["k"].launch(1, lanes, [out], timeout=60, **options)
     return out
 
 
@@ -306,17 +306,21 @@ L: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 300000; @%p1 bra L;
 
 def test_the_time_limit_covers_the_wait_for_another_copy() -> None:
     array = np.zeros(65, np.uint8)[1:]
-    spin = Module.load(kernel("L: red.global.add.u32 [%rd0], 1; bra L;"))["k"]
-    spin.compile()
+    add, begun, over = Module.load(kernel("red.global.add.u32 [%rd0], 1;"))["k"], threading.Event(), threading.Event()
+    add.compile()
 
-    def hold() -> None:
-        with pytest.raises(ExecutionFault, match="did not finish"):
-            spin.launch(1, 1, [array], timeout=3)
+    def hold(phase: str, *_: int) -> None:
+        if phase == "run":
+            begun.set()
+            over.wait()
 
-    holder = threading.Thread(target=hold)
+    holder = threading.Thread(target=lambda: add.launch(1, 1, [array], progress=hold))
     holder.start()
-    time.sleep(0.5)
-    with pytest.raises(LaunchError, match="other launches on copies"):
-        spin.launch(1, 1, [array], timeout=0.2)
-    holder.join()
-    assert array.view(np.uint32)[0] > 0
+    try:
+        assert begun.wait(PATIENCE)
+        with pytest.raises(LaunchError, match="other launches on copies"):
+            add.launch(1, 1, [array], timeout=0.2)
+    finally:
+        over.set()
+        holder.join()
+    assert array.view(np.uint32)[0] == 1

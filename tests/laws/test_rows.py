@@ -44,7 +44,7 @@ EXCUSES: tuple[tuple[str, str, str], ...] = (
     ("membar fence griddepcontrol", "no result of its own: order of memory", "chapters/test_fence.py"),
     ("prefetch prefetchu.L1 applypriority discard createpolicy", "no result: hints to caches", "chapters/test_memory.py"),
     ("nanosleep pmevent pmevent.mask setmaxnreg", "no result of its own", "chapters/test_misc.py"),
-    ("trap brkpt", "ends the launch", "diagnostics/test_faults.py"),
+    ("trap brkpt", "ends the launch", "ub/faults/control.ptx"),
     ("cp.async", "the result depends on time", "chapters/test_copies.py"),
     ("mbarrier", "words of barriers have vectors of their own", "chapters/test_mbarrier.py"),
     ("cp.reduce.async.bulk st.async red.async", "asynchronous stores have vectors of their own", "chapters/test_bulk.py"),

@@ -77,7 +77,7 @@ def test_a_response_goes_to_16_bytes_of_the_block_itself() -> None:
     for change, why in wrong.items():
         text = STEALS.replace("mov.u32 resp, response;", change).replace("TRY", ONE)
         with pytest.raises(ExecutionFault, match=why):
-            Module.load(text)["steals"].launch(4, 32, [np.zeros(9, np.uint32) for _ in range(3)], timeout=20)
+            Module.load(text)["steals"].launch(4, 32, [np.zeros(9, np.uint32) for _ in range(3)], timeout=60)
 
 
 @pytest.mark.parametrize("try_cancel", [ONE, ALL])
@@ -86,16 +86,16 @@ def test_the_mbarrier_is_one_of_the_block_itself(try_cancel: str) -> None:
     other = STEALS.replace("@asks TRY [resp], [bar];", "or.b32 n, bar, 0x1000000; @asks TRY [resp], [n];")
     text = other.replace("TRY", try_cancel)
     with pytest.raises(ExecutionFault, match=r"wrong state space: .* of 8 bytes .* rank 1 of the cluster"):
-        Module.load(text)["steals"].launch(4, 32, [np.zeros(9, np.uint32) for _ in range(3)], cluster=2, timeout=20)
+        Module.load(text)["steals"].launch(4, 32, [np.zeros(9, np.uint32) for _ in range(3)], cluster=2, timeout=60)
 
 
 def test_generic_addresses() -> None:
     generic = "cvt.u64.u32 p, resp; cvta.shared.u64 p, p; cvt.u64.u32 q, bar; cvta.shared.u64 q, q; @asks TRY [p], [q];"
     text = STEALS.replace("@asks TRY [resp], [bar];", generic).replace("TRY", ONE.replace(".shared::cta", ""))
     seen = np.zeros(50, np.uint32)
-    Module.load(text)["steals"].launch(50, 32, [seen, seen.copy(), seen.copy()], timeout=20)
+    Module.load(text)["steals"].launch(50, 32, [seen, seen.copy(), seen.copy()], timeout=60)
     assert (seen == 1).all()
     with pytest.raises(ExecutionFault, match="not shared memory"):
         Module.load(text.replace("cvta.shared.u64 p, p;", "add.u64 p, p, 0x500000000;"))["steals"].launch(
-            4, 32, [seen, seen.copy(), seen.copy()], timeout=20
+            4, 32, [seen, seen.copy(), seen.copy()], timeout=60
         )

@@ -27,7 +27,7 @@ def text(directives: str, groups: Sequence[Sequence[Change]]) -> str:
 
 
 def run(directives: str, groups: Sequence[Sequence[Change]], seed: int = 0) -> Report:
-    return Module.load(text(directives, groups), name="k.ptx")["k"].launch(1, 128 * len(groups), [], timeout=20, seed=seed)
+    return Module.load(text(directives, groups), name="k.ptx")["k"].launch(1, 128 * len(groups), [], timeout=60, seed=seed)
 
 
 # What ptxas 13.0 says: "Used N registers", or C7508 (0)
@@ -77,19 +77,6 @@ def test_registers_that_nobody_releases_are_a_deadlock(groups: Sequence[Sequence
 def test_without_a_bound_it_does_nothing_and_says_so() -> None:
     report = run(".reqntid 384", [[("dec", 40)], [("inc", 232)], [("inc", 24)]])
     assert any("C7508" in note for note in report.notes)
-
-
-MISUSED = [
-    (BOUND, [[("dec", 168), ("dec", 232)], [("inc", 240)], []],
-     r"setmaxnreg.dec.sync.aligned.u32 232 by a thread that has 168 registers"),
-    (BOUND, [[("inc", 40)], [("inc", 176)], []], r"setmaxnreg.inc.sync.aligned.u32 40 by a thread that has 168 registers"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("directives", "groups", "why"), MISUSED)
-def test_counts_in_the_wrong_direction_are_named(directives: str, groups: Sequence[Sequence[Change]], why: str) -> None:
-    with pytest.raises(ExecutionFault, match=why):
-        run(directives, groups)
 
 
 def test_warps_of_a_warpgroup_have_counts_of_their_own() -> None:

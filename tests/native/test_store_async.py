@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.errors import ExecutionFault
 from mmulator.host.module import Module
 from tests.support.places import DATA
 
@@ -102,19 +101,3 @@ def test_to_global_memory() -> None:
 """
     for seed in range(8):
         assert run(body, seed=seed).tolist() == [*range(8), 24, *[0] * 7]
-
-
-@pytest.mark.parametrize(
-    ("statement", "message"),
-    [
-        ("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [data+2], %t, [full];", "misaligned: st.async"),
-        ("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [data+4], {%t, %t}, [full];", "misaligned.* of 8 bytes"),
-        ("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [data], %t, [data+8];", "where no mbarrier has been"),
-        ("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [data], %t, [full+4];", "misaligned"),
-        ("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [data+4096], %t, [full];", "out of bounds"),
-        ("st.async.mbarrier::complete_tx::bytes.b32 [%o], %t, [full];", "not shared memory"),
-    ],
-)
-def test_misuse_is_named(statement: str, message: str) -> None:
-    with pytest.raises(ExecutionFault, match=message):
-        run(f"@!%first ret; mbarrier.init.shared.b64 [full], 1; mbarrier.expect_tx.relaxed.cta.shared.b64 [full], 4; {statement}")

@@ -3,7 +3,6 @@ the first code of a kernel and in better code, whose blocks contain them."""
 
 from __future__ import annotations
 
-import time
 from functools import cache
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 
 from mmulator.errors import ExecutionFault
 from mmulator.host.module import Kernel, Module
+from tests.support.waiting import wait_until
 
 LANES = 32
 TYPES = {"b8": 1, "b16": 2, "b32": 4, "b64": 8, "v2.b16": 4, "v4.b8": 4, "v2.b32": 8, "v4.b16": 8, "v4.b32": 16, "v2.b64": 16}
@@ -68,10 +68,7 @@ def kernel(space: str, name: str, store: bool, way: str, better: bool) -> Kernel
     if better:
         blocks = made.compile().blocks
         blocks.improve()
-        deadline = time.monotonic() + 60
-        while blocks.patience < float("inf"):
-            assert time.monotonic() < deadline, "there is no better code"
-            time.sleep(0.002)
+        wait_until(lambda: blocks.best, "better code")
     return made
 
 

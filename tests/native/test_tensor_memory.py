@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from mmulator import Module
-from mmulator.errors import ExecutionFault
 from mmulator.layouts.tensor_memory import MOVES, columns_of, moved
 
 HEAD = """.version 8.8
@@ -164,44 +163,6 @@ def test_commits_take_half_an_address() -> None:
     got = np.full((32, 1), 7, np.uint32)
     launch(body + stores(1), got, got, threads=32)
     assert not got.any()
-
-
-DESC = "  mov.u64 %desc, 0x400000000000;\n"
-MMA = "  ld.shared.u32 %at, [where];\n  tcgen05.mma.cta_group::1.kind::f16 [%at], %desc, %desc, {}, 1;\n"
-WRONG = {
-    "twice": (ALLOC.format(512) * 2, "deadlock in block .* at tcgen05.alloc.*deallocate columns first"),
-    "relinquished": (
-        "  tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n" + ALLOC.format(32),
-        "of 32 columns behind tcgen05.relinquish",
-    ),
-    "count": ("  mov.u32 %at, 48;\n" + ALLOC.format("%at"), "tcgen05.alloc.* of 48 columns"),
-    "beyond": (
-        ALLOC.format(32) + "  ld.shared.u32 %at, [where];\n  tcgen05.ld.sync.aligned.32x32b.x2.b32 {%x0, %x1}, [%at + 31];\n",
-        "of 2 columns from lane 0, column 31 on: allocated are columns 0 to 31",
-    ),
-    "lane": (
-        ALLOC.format(32) + "  mov.u32 %at, 0x80000;\n  tcgen05.ld.sync.aligned.32x32b.x1.b32 {%x0}, [%at];\n",
-        "with lane 8, column 0",
-    ),
-    "dealloc": (
-        ALLOC.format(32) + "  mov.u32 %at, 0;\n  tcgen05.dealloc.cta_group::1.sync.aligned.b32 %at, 64;\n",
-        "no allocation of so many begins: allocated are columns 0 to 31",
-    ),
-    "pair": (ALLOC.format(32).replace("::1", "::2"), "by a CTA of rank 0 whose cluster has 1 CTAs: it has no peer"),
-    "reserved": (ALLOC.format(64) + DESC + MMA.format("0x08800010"), "bit 23 is 1: it is reserved for .kind::f16"),
-    "constant": (ALLOC.format(64) + "  mov.u64 %desc, 0;\n" + MMA.format("0x08100010"), "bits 46 to 48 are 0b000"),
-    "swizzle": (ALLOC.format(64) + "  mov.u64 %desc, 0x6000400000000000;\n" + MMA.format("0x08100010"), "the swizzle is 3"),
-    "shared": (
-        ALLOC.format(64) + "  mov.u64 %desc, 0x400000003fff;\n" + MMA.format("0x08100010"), "reaches beyond shared memory",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_what_goes_wrong_is_named(name: str) -> None:
-    body, said = WRONG[name]
-    with pytest.raises(ExecutionFault, match=f"(?s){said}"):
-        launch(body, threads=32)
 
 
 def test_commits_that_nobody_waits_for() -> None:

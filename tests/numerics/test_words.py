@@ -84,7 +84,7 @@ MMASIM = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(("operation", "architecture", "name"), MMASIM)
 def test_sums_are_those_of_mmasim(operation: str, architecture: str, name: str) -> None:
     torch = pytest.importorskip("torch")

@@ -393,7 +393,7 @@ def test_what_is_one_value(name: str) -> None:
     for seed in (0, 3):
         for n in numbers:
             out = np.full(48, UNTOUCHED, np.uint32)
-            module["k"].launch(1, 48, [out, data, n], seed=seed, timeout=20)
+            module["k"].launch(1, 48, [out, data, n], seed=seed, timeout=60)
             assert out.tolist() == [want(t, n) for t in TID], n
 
 
@@ -444,14 +444,14 @@ ret;
 def outcome(loaded: Module, n: int) -> tuple[str, list[int]]:
     out, data = np.zeros((40, 4), np.uint32), np.arange(0x81, 0x81 + 32, dtype=np.uint8)
     try:
-        loaded["k"].launch(1, 40, [out, data, n], timeout=20)
+        loaded["k"].launch(1, 40, [out, data, n], timeout=60)
     except ExecutionFault as fault:
         return str(fault), out.tolist()
     return "", out.tolist()
 
 
 @pytest.mark.parametrize(("what", "space"), [
-    pytest.param(what, space, marks=pytest.mark.slow if (m - n) % 3 else (), id=f"{what}-{space}")
+    pytest.param(what, space, marks=pytest.mark.full if (m - n) % 3 else (), id=f"{what}-{space}")
     for n, what in enumerate(LOADS) for m, space in enumerate(("global", "shared", "const"))
 ])  # fmt: skip
 def test_a_load_from_one_place(what: str, space: str) -> None:

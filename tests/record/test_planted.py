@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
-import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import cache
-from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,10 +13,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from mmulator.cli.app import run
-from tests.support import places
+from tests.support import forks, places
 from tests.support.planted import PLANTED, Planted
-
-PROGRAMS = find_spec("triton") is not None and find_spec("torch") is not None
 
 
 def told(bug: Planted, folder: Path, broken: bool) -> str:
@@ -27,7 +22,7 @@ def told(bug: Planted, folder: Path, broken: bool) -> str:
     bug.write(folder, broken)
     words = shlex.split(bug.command)
     if words[0] == "exec":
-        ran = subprocess.run([sys.executable, "-m", "mmulator", *words], cwd=folder, capture_output=True, text=True, check=False)
+        ran = forks.run(["-m", "mmulator", *words], folder)
         return " ".join((ran.stdout + ran.stderr).split())
     said = StringIO()
     with chdir(folder), redirect_stdout(said), redirect_stderr(said):
@@ -45,10 +40,16 @@ def of_right_programs(file: str) -> str:
         return told(replace(bugs[0], command=f"exec --keep-going {asked} {file}"), Path(folder), False)
 
 
-@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name.replace(" ", "-"))
+CASES = [
+    pytest.param(bug, id=bug.name.replace(" ", "-"), marks=pytest.mark.full if bug.command.startswith("exec") else ())
+    for bug in PLANTED
+]
+
+
+@pytest.mark.parametrize("bug", CASES)
 def test_a_command_names_it(bug: Planted, tmp_path: Path) -> None:
     program = bug.command.startswith("exec")
-    if program and not PROGRAMS:
+    if program and not forks.THERE:
         pytest.skip("Triton or torch is not installed")
     said = told(bug, tmp_path, True)
     missing = [words for words in bug.said if words.strip() not in said]

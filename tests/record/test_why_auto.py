@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +12,9 @@ import pytest
 from mmulator.doors.asserts import first_apart
 from mmulator.driver import kept
 from mmulator.driver.kept import KeptPiece, find_rows
+from tests.support import forks
 
-TRITON = pytest.mark.skipif(find_spec("triton") is None or find_spec("torch") is None, reason="Triton or torch is not installed")
+TRITON = pytest.mark.skipif(not forks.THERE, reason="Triton or torch is not installed")
 KERNELS = """import numpy as np, torch, triton, triton.language as tl
 
 @triton.jit
@@ -55,7 +53,7 @@ WAYS = {  # a comparison that fails, and the index that is rejected
 
 
 def command(folder: Path, *words: str) -> str:
-    ran = subprocess.run([sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True, check=False)
+    ran = forks.run(["-m", *words], folder)
     return ran.stdout + ran.stderr
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import mmulator as mm
-from tests.support import places
+from tests.support import forks, places
 
-TRITON = pytest.mark.skipif(find_spec("triton") is None or find_spec("torch") is None, reason="Triton or torch is not installed")
+TRITON = pytest.mark.skipif(not forks.THERE, reason="Triton or torch is not installed")
 KERNEL = """import torch, triton, triton.language as tl
 
 @triton.jit
@@ -37,7 +35,7 @@ WHY = (
 
 
 def command(folder: Path, *words: str, code: int = 0) -> str:
-    ran = subprocess.run([sys.executable, "-m", "mmulator", *words], cwd=folder, capture_output=True, text=True, check=False)
+    ran = forks.run(["-m", "mmulator", *words], folder)
     assert ran.returncode == code, ran.stdout + ran.stderr
     return ran.stdout + ran.stderr
 
@@ -71,9 +69,9 @@ def test_a_program_beside_another_device_and_as_a_page(tmp_path: Path) -> None:
 @TRITON
 def test_a_failing_test(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(KERNEL + 'def test_add():\n    want, z = run("cuda")\n    assert (want == z).all()\n')
-    words = [sys.executable, "-m", "pytest", "--mmulator", "--why", "z[999]", "-q", "-p", "no:cacheprovider", "test_it.py",
+    words = ["-m", "pytest", "--mmulator", "--why", "z[999]", "-q", "-p", "no:cacheprovider", "test_it.py",
              "--mmulator-against", "7", "--mmulator-why-to", "why.html"]  # fmt: skip
-    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": ""})
+    ran = forks.run(words, tmp_path)
     assert ran.returncode == 1 and all(text in ran.stdout for text in WHY), ran.stdout
     assert "'--why=z[999]'" in ran.stdout and "beside seed 7" in ran.stdout
     assert "was predicated off" in (tmp_path / "why.html").read_text()

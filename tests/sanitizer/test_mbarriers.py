@@ -1,4 +1,4 @@
-"""mbarriers and clusters: faults have their rule, too; what is said of each finding; what is right and looks wrong is silent."""
+"""mbarriers and clusters: faults have their rule, too; what is right and looks wrong is silent."""
 
 from __future__ import annotations
 
@@ -9,69 +9,38 @@ import pytest
 
 import mmulator as mm
 from mmulator.errors import ExecutionFault
-from mmulator.findings import Finding
-from tests.diagnostics.test_wrong_pipelines import CASES, MAP, Case, kernel
 from tests.support import breaches, ptx_text
 
-# Of kernels with a mistake that stops them: which rule that is (others' rules may be broken before).
+# Of programs of tests/ub/faults that a mistake stops: which rule that is (others' rules may be broken before).
 FAULTS = {
-    "wait, no init": "mbarrier-not-initialised", "arrive, no init": "mbarrier-not-initialised",
-    "count 0": "mbarrier-count-invalid", "count 2^20": "mbarrier-count-invalid",
-    "parity never flipped": "deadlock-at-mbarrier", "count too high": "deadlock-at-mbarrier",
-    "more bytes expected": "mbarrier-bytes-missing", "fewer bytes expected": "mbarrier-bytes-unexpected",
-    "expect_tx of 2^20": "mbarrier-tx-count-overflow", "more arrivals than pending": "mbarrier-arrival-overrun",
-    "the last arrival with noComplete": "mbarrier-nocomplete-completes", "after inval": "mbarrier-use-after-inval",
-    "dropped below zero": "mbarrier-arrival-overrun", "each waits for the other": "deadlock-at-mbarrier",
-    "cp.async to no barrier": "mbarrier-not-initialised", "bulk copy, no barrier": "mbarrier-not-initialised",
-    "half of the bytes": "mbarrier-bytes-unexpected", "a peer that has exited": "cluster-exit-unsynchronised",
-    "a peer's barrier, no init": "mbarrier-not-initialised", "a block that does not arrive": "deadlock-at-cluster-barrier",
-    "wait without arrive": "cluster-barrier-unpaired", "arrive twice": "cluster-barrier-unpaired",
-    "data and barrier apart": "mbarrier-other-block", "registers that nobody gives": "deadlock-at-setmaxnreg",
+    "mbarriers": {
+        "never bulk_never": "mbarrier-not-initialised", "no_arrivals": "mbarrier-count-invalid",
+        "bytes one_byte": "mbarrier-tx-count-overflow", "again arrive_five last": "mbarrier-arrival-overrun",
+        "one": "mbarrier-nocomplete-completes", "ended": "mbarrier-use-after-inval",
+    },
+    "waits": {
+        "one_more not_flipped both_wait": "deadlock-at-mbarrier", "fewer_bytes": "mbarrier-bytes-missing",
+        "more_bytes": "mbarrier-bytes-unexpected",
+    },
+    "clusters": {
+        "exited": "cluster-exit-unsynchronised", "one_lacks": "deadlock-at-cluster-barrier",
+        "never twice": "cluster-barrier-unpaired",
+    },
+    "cluster_waits": {"never": "mbarrier-not-initialised", "apart": "mbarrier-other-block"},
+    "registers": {"nobody": "deadlock-at-setmaxnreg"},
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.name in FAULTS], ids=lambda c: c.name)
-def test_what_stops_a_run_has_its_rule(case: Case) -> None:
-    text = kernel(case.body, MAP if case.map else ".param .u64 out", case.entry)
-    values = [np.zeros(1024, np.uint32)]
-    arguments = [case.map(), *values] if case.map else values
-    with pytest.raises(ExecutionFault) as caught:
-        mm.Module.load(text, name="k.ptx")["k"].launch(
-            case.grid, case.block, arguments, timeout=30, cluster=case.cluster, sanitize=True
-        )
-    assert case.said in caught.value.message
-    found = [f for f in caught.value.findings if f.rule == FAULTS[case.name]]
-    assert found, caught.value.findings
-    assert all(f.hint and f.threads and f.location.startswith("k.ptx:") for f in found)
-
-
-def one(file: str, change: str, rule: str, against: str = "") -> Finding:
-    """The finding of a rule in a change of the corpus, under the first seed that shows the other place, too, if there is one."""
-    for seed in range(8):
-        result: Any = breaches.launch(breaches.ROOT / "mbarriers" / f"{file}.ptx", change, seed)
-        found = next(f for f in result.findings if f.rule == rule)
-        if not against or found.conflict:
-            break
-    return found
-
-
-@pytest.mark.parametrize("file, change, rule, at, against, where", [
-    ("life", "early", "mbarrier-inval-in-use", "mbarrier.", "mbarrier.", "(bar)"),
-    ("life", "late", "mbarrier-use-after-inval", "//@ late", "mbarrier.inval", "(bar)"),
-    ("life", "no_inval", "mbarrier-stored-to", "st.shared.u32 [bar]", "mbarrier.init", "(bar)"),
-    ("life", "no_sync", "mbarrier-init-not-visible", "mbarrier.arrive.shared", "mbarrier.init", "(bar)"),
-    ("pipeline", "stray", "mbarrier-bytes-unexpected", "//@ stray", "", "(spare)"),
-    ("exchange", "no_start", "cluster-start-unsynchronised", "st.shared::cluster", "", "rank 1"),
-    ("exchange", "back", "cluster-exit-unsynchronised", "//@ back", "", "of block"),
-    ("multicast", "no_tail", "cluster-exit-unsynchronised", "@!%p3 mbarrier.arrive.release", "ret", "(empty"),
-    ("reduce", "no_wait", "cluster-exit-unsynchronised", "red.relaxed", "ret", "(sum)"),
-])  # fmt: skip
-def test_both_places_are_named(file: str, change: str, rule: str, at: str, against: str, where: str) -> None:
-    found = one(file, change, rule, against)
-    lines = (breaches.ROOT / "mbarriers" / f"{file}.ptx").read_text().splitlines()
-    assert at in lines[int(found.location.rpartition(":")[2]) - 1]
-    assert where in found.where, found.where
-    assert (found.conflict.instruction if found.conflict else "").startswith(against)
+@pytest.mark.parametrize(
+    ("file", "name", "rule"),
+    [(file, name, rule) for file, rules in FAULTS.items() for names, rule in rules.items() for name in names.split()],
+)
+def test_what_stops_a_run_has_its_rule(file: str, name: str, rule: str) -> None:
+    error = breaches.launch(breaches.ROOT / "faults" / f"{file}.ptx", name, sanitize=True)
+    assert isinstance(error, ExecutionFault)
+    found = [f for f in error.findings if f.rule == rule]
+    assert found, error.findings
+    assert all(f.hint and f.threads and f.location.startswith(f"{file}.ptx:") for f in found)
 
 
 HEAD = """.version 8.3

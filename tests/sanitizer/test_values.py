@@ -1,4 +1,4 @@
-"""Values that nobody has written: what a finding says, what is no use, and that nothing is watched when nobody asks."""
+"""Values that nobody has written: what is no use, and that nothing is watched when nobody asks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from mmulator.compiler.options import CompileOptions
 from mmulator.program.blocks import build
 from mmulator.program.frames import allocate, liveness
 from mmulator.program.undefined import doubt
-from tests.support import breaches
 
-FILES = {file.stem: file for file in breaches.files("values")}
 HEAD = """
 .version 8.0
 .target sm_90a
@@ -95,18 +93,6 @@ def test_only_lanes_without_a_value_are_named() -> None:
     text = HEAD + "setp.ne.u32 %p3, %r1, 37; @%p3 mov.u32 %u1, 4; st.global.u32 [%rd3], %u1; ret; }"
     (finding,) = mm.Module.load(text)["k"].launch(1, 64, [np.zeros(64, np.uint32)], sanitize=True).findings
     assert finding.threads == "block (0, 0, 0), thread (37, 0, 0)" and finding.conflict is None
-
-
-def test_a_finding_says_which_bytes_who_read_them_and_how_often() -> None:
-    (finding,) = breaches.launch(FILES["stencil"], "no_right_halo").findings
-    assert finding.rule == "uninitialized-store" and finding.count == 2  # blocks
-    assert finding.threads == "block (0, 0, 0), thread (63, 0, 0)" and "tile + 260" in finding.where
-    assert finding.conflict is not None and finding.conflict.instruction == "ld.shared.f32"
-
-
-def test_an_accumulator_that_was_not_zeroed_does_not_blame_memory() -> None:
-    (first, *_) = breaches.launch(FILES["partial_tile"], "sums_not_zeroed").findings
-    assert first.conflict is None and first.where == ""
 
 
 def test_bytes_that_another_thread_writes_later_are_a_race_and_nothing_else() -> None:

@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import PATIENCE, wait_until
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell")
 KEYS = {"Tab": 9, "Enter": 13, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
-PATIENCE = 60  # seconds
 
 
 def found() -> str | None:
@@ -80,11 +81,8 @@ class Browser:
 
     def wait(self, script: str) -> Any:
         """Wait until an expression is true; returns its value."""
-        until = time.monotonic() + PATIENCE
-        while not (value := self.do(script)):
-            assert time.monotonic() < until, f"never true: {script}"
-            time.sleep(0.05)
-        return value
+        wait_until(lambda: self.do(script), script)
+        return self.do(script)
 
     def open(self, address: str) -> None:
         """Load a page of the explorer, and wait for its document."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,11 @@ try:
     START: tuple[str, str] | None = start_of(find_nvcc())
 except UnsupportedError:
     START = None
-compiled = pytest.mark.skipif(START is None, reason="there is no nvcc, neither on PATH nor among Python's packages")
+
+
+def compiled(test: Any) -> Any:
+    """A test that needs nvcc."""
+    return pytest.mark.full(pytest.mark.skipif(START is None, reason="there is no nvcc on PATH, nor as a package")(test))
 
 
 def nvcc(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:

@@ -20,8 +20,8 @@ from typing import Any, BinaryIO
 import jsonschema
 
 from mmulator.debug.dap.framing import encode, read
+from tests.support.waiting import PATIENCE
 
-PATIENCE = 120  # seconds
 _PLACE = "_vendored/pydevd/_pydevd_bundle/_debug_adapter/debugProtocol.json"
 
 
@@ -63,7 +63,7 @@ class Client:
         self.events: list[dict[str, Any]] = []
         self.faults: list[str] = []
         self._news: Queue[None] = Queue()
-        self.seen = 0  # events that `event` has looked at
+        self.taken: set[int] = set()  # events that `event` has given, by their place among all
         self.reader = threading.Thread(target=self._read, args=(reads,), daemon=True)
         self.reader.start()
 
@@ -119,13 +119,13 @@ class Client:
         return found["body"]["error"]["format"]
 
     def event(self, *names: str) -> dict[str, Any]:
-        """The next event of a name that was not looked at; those before it are passed over."""
+        """The first event of a name that was not given yet, whenever it came: only events of one name have an order."""
 
         def find() -> dict[str, Any] | None:
-            while self.seen < len(self.events):
-                self.seen += 1
-                if self.events[self.seen - 1]["event"] in names:
-                    return self.events[self.seen - 1]
+            for n, event in enumerate(self.events):
+                if event["event"] in names and n not in self.taken:
+                    self.taken.add(n)
+                    return event
             return None
 
         return self._wait(find, f"event {names}")

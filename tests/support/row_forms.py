@@ -78,7 +78,7 @@ def operand(spec: OperandSpec, number: int, form: Form) -> str:
     bank = register_type(spec.type) if spec.type else "b32"
     reg = f"%{bank}_{number}"
     match spec.kind:
-        case "imm":
+        case "imm" | "immediate":
             return str(spec.values[0] if spec.values else spec.lo if spec.lo is not None else 1)
         case "addr":
             return f"[{reg}]" if spec.space == "tensor" else f"[%b64_{number}]"
@@ -92,6 +92,8 @@ def operand(spec: OperandSpec, number: int, form: Form) -> str:
             return reg if spec.access == "w" else f"{reg}.h1"
         case "sink":
             return "_"
+        case "group":
+            return "{" + ", ".join(operand(part, number + i, form) for i, part in enumerate(spec.parts)) + "}"
         case "tensor" | "vector" | "registers":
             parts = "{" + ", ".join(f"%{bank}_{number + i}" for i in range(spec.count)) + "}"
             return f"[%b64_{number}, {parts}]" if spec.kind == "tensor" else parts

@@ -197,7 +197,7 @@ def text_of(statements: list[str], target: str) -> str:
     )
 
 
-def _target_of(form: Form) -> str:
+def target_of(form: Form) -> str:
     """A target that has the form, and a device."""
     if form.requires.families:
         return f"sm_{max(n for n in form.requires.families if n != 110 and f'sm_{n}' in DEVICES)}a"  # which lacks an operand
@@ -216,7 +216,7 @@ def groups(row: Row) -> Iterator[tuple[str, list[str], bool]]:
         if row.opcode == "cvta" and "u32" in words:
             continue  # of modules with addresses of 32 bits
         text = WRITTEN.get(row.opcode) or row_forms.statement(row.opcode, words, form)
-        found.setdefault((_target_of(form), form.status.runs, form["cta_group"]), []).append(text)  # a kernel has one cta_group
+        found.setdefault((target_of(form), form.status.runs, form["cta_group"]), []).append(text)  # a kernel has one cta_group
         if row.opcode in WRITTEN:
             break
     for (target, runs, _), statements in found.items():

@@ -70,9 +70,9 @@ def watched(kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], look: Lo
             seed: int = 0, cluster: Any = None, reads: Any = None, hangs: Look | None = None) -> None:  # fmt: skip
     """Launch a kernel and look at each of its steps. `Enough` ends it."""
     watcher = Watcher(look, reads, hangs)
-    shape, arguments = kernel.prepared(grid, block, args, shared, device, cluster)
+    launch = kernel.prepared(grid, block, args, shared, device, cluster)
     with suppress(Enough):
-        kernel.run(shape, arguments, device, How(seed=seed, threads=1, timeout=120), [watcher.steps])
+        kernel.run(launch, How(seed=seed, threads=1, timeout=120), [watcher.steps])
 
 
 def of_example(name: str, look: Look, reads: Any = None, seed: int = 0) -> None:

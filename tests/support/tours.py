@@ -44,7 +44,7 @@ def outcome(door: str, program: str) -> tuple[dict[str, str], str]:
     """What went wrong in each of them, "" for nothing, and what was printed."""
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "MMULATOR_DEVICE": "sm_90", "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", _RUN, f"mmulator.doors.{door}", str(Path(PROGRAMS / program))]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     printed, mark, told = done.stdout.rpartition("\x1e")
     assert mark, done.stdout + done.stderr
     return json.loads(told), printed

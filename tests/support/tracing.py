@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mmulator.codegen.lang import Instrument, native
@@ -13,7 +13,7 @@ from mmulator.host.module import CPU, Kernel
 from mmulator.isa.targets import default_device
 from mmulator.launch.events import Logs
 from mmulator.launch.grid import Grid
-from mmulator.launch.launch import How, Launch, compile_options
+from mmulator.launch.launch import How, compile_options
 from mmulator.launch.observers import Observer
 from mmulator.launch.resident import Resident
 from mmulator.native.hooks.events import PROXY_SHIFT, Access, Proxy, by, entry, reserve
@@ -133,7 +133,7 @@ def traced(
 ) -> list[Event]:
     """Every event of a launch, those of one worker in order."""
     trace, how, device = Trace(), How(seed, threads=threads, timeout=60), default_device(kernel.module.target)
-    shape, arguments = kernel.prepared(grid, block, args, shared, device)
-    compiled = kernel.compile(device, options=compile_options(shape, how, [trace]))
-    CPU.launch(Launch(compiled, shape, arguments), how, [trace])
+    launch = kernel.prepared(grid, block, args, shared, device)
+    compiled = kernel.compile(device, options=compile_options(launch.shape, how, [trace]))
+    CPU.launch(replace(launch, kernel=compiled), how, [trace])
     return list(trace.events(compiled.sites))

@@ -252,7 +252,7 @@ def test_the_wrapper(folder: Path) -> None:
 
 
 @compiled
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not there")
 def test_cmake_takes_the_wrapper(folder: Path) -> None:
     (folder / "CMakeLists.txt").write_text(

@@ -99,7 +99,7 @@ def in_qemu() -> list[str]:
     return command if command and shutil.which(command[0]) else []
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(not in_qemu(), reason="MMULATOR_QEMU names no command that runs Python on aarch64")
 def test_the_hopper_gemm_has_its_bits_on_aarch64() -> None:
     command = [*in_qemu(), "-m", "mmulator", "run", "examples/hopper_gemm/launch.toml"]

@@ -21,7 +21,7 @@ def fuzz(out: Path, *arguments: str, plant: str = "", what: str = "modules") -> 
         command,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         cwd=ROOT,
         check=False,
         env={**os.environ, "MMULATOR_FUZZ_PLANT": plant},
@@ -30,7 +30,7 @@ def fuzz(out: Path, *arguments: str, plant: str = "", what: str = "modules") -> 
     return done.returncode, json.loads(done.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_slice_finds_nothing(tmp_path: Path) -> None:
     """The same 500 modules each time; more of them in docs/fuzzing.md."""
     code, found = fuzz(tmp_path, "--modules", "500", "--launches", "40", "--seed", "7")
@@ -54,7 +54,7 @@ def test_pages_around_every_window(edge: str) -> None:
     assert "launches" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_it_finds_crashes_hangs_and_errors_and_goes_on(tmp_path: Path) -> None:
     plant = "crash=3,hang=10,error=17"
     code, found = fuzz(tmp_path, "--modules", "24", "--launches", "0", "--hang", "4", plant=plant)
@@ -70,7 +70,7 @@ def test_it_finds_crashes_hangs_and_errors_and_goes_on(tmp_path: Path) -> None:
     assert again == 1 and more["modules"] == 30 and more["failures"] == found["failures"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_stencils_have_the_bits_of_llvm(capfd: pytest.CaptureFixture[str]) -> None:
-    assert versions.compared("", 7, range(12)) == 0, capfd.readouterr().out
-    assert capfd.readouterr().out.startswith("12 cases")
+    assert versions.compared("", 7, range(6)) == 0, capfd.readouterr().out
+    assert capfd.readouterr().out.startswith("6 cases")

@@ -29,6 +29,7 @@ def test_each_failure_and_finding_has_its_reason() -> None:
     assert {(name, one["rule"], one["source"]) for name, run in kept.items() for one in run["findings"]} == set(JUDGED)
 
 
+@pytest.mark.full
 def test_differences() -> None:
     torch = pytest.importorskip("torch")
     whole = torch.tensor([4.0, -2.0, math.inf, math.nan])

@@ -14,6 +14,8 @@ import pytest
 
 from mmulator.codegen import shipped, sources
 from mmulator.codegen.cpus import level_of
+from mmulator.doors.library import files
+from mmulator.doors.library.loaded import RUNTIMES
 from mmulator.errors import OperandError
 from mmulator.isa.matrix import matrix_forms
 from mmulator.launch import tensor_tables
@@ -36,7 +38,7 @@ from tools.ship import collector, of_arrays, of_kernel
 made = collector(cpus.level_of(*shipped.target_cpu()), False)
 of_kernel(Path(sys.argv[1]), DEFAULT)()
 of_arrays()
-shipped.write(Path(sys.argv[2]), made.entries)
+Path(sys.argv[2]).write_bytes(shipped.written(made.entries))
 """
 USE = """
 import sys
@@ -71,7 +73,7 @@ def test_a_first_start_compiles_nothing_that_came_with_the_package(tmp_path: Pat
 
 @pytest.mark.parametrize("when", ["before", "meanwhile", "never"])
 def test_objects_of_files_that_change_are_not_made(when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    edited = tmp_path / "rules" / "0.py"
+    edited = tmp_path / "twin" / "0.py"
     for folder in sources.FOLDERS:
         (tmp_path / folder).mkdir()
         for number in range(2):
@@ -89,7 +91,7 @@ def test_objects_of_files_that_change_are_not_made(when: str, tmp_path: Path, mo
     monkeypatch.setattr(ship, "works", lambda release: [work])
     path = tmp_path / "level" / "0.part"
     path.parent.mkdir()
-    sources.fingerprint.cache_clear()
+    sources.hashes.cache_clear()
     try:
         if when == "before":  # this process may have read what was there before
             os.utime(edited, (time.time() + 9,) * 2)
@@ -100,7 +102,7 @@ def test_objects_of_files_that_change_are_not_made(when: str, tmp_path: Path, mo
                 ship.write(path, "level", False, 0, 1)
         assert path.exists() == (when == "never")
     finally:
-        sources.fingerprint.cache_clear()
+        sources.hashes.cache_clear()
 
 
 def test_the_processes_of_a_build_find_what_it_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +115,7 @@ def test_the_processes_of_a_build_find_what_it_finds(tmp_path: Path, monkeypatch
             given.append(env["PYTHONPATH"])
             name = f"of process {command[-2]}"
             made = {(2, name): (name.encode(), []), (2, "of all"): (b"code", ["one"])}
-            Path(command[3]).write_bytes(pickle.dumps((sources.fingerprint(), made)))
+            Path(command[3]).write_bytes(pickle.dumps((sources.of_natives(), made)))
 
         def wait(self) -> int:
             return 0
@@ -121,10 +123,20 @@ def test_the_processes_of_a_build_find_what_it_finds(tmp_path: Path, monkeypatch
     monkeypatch.setenv("PYTHONPATH", "/isolated")
     monkeypatch.setattr(ship.os, "cpu_count", lambda: 5)
     monkeypatch.setattr(ship.subprocess, "Popen", Process)
-    ship.main(tmp_path, False, ["x86-64-v3", "x86-64-v4"])
-    assert given == [os.pathsep.join([str(ship.ROOT / "src"), "/isolated"])] * 4
-    found = shipped.Shipped(tmp_path / "x86-64-v3.bin")
-    assert len(found) == 3 and found.find("of process 1", 2) == (b"of process 1", [])
+    monkeypatch.setattr(ship, "levels_of", lambda architecture: ["x86-64-v3", "x86-64-v4"])
+    monkeypatch.setattr(ship, "asked", lambda: f"{tmp_path}"[-60:])
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / "x86-64-v2.bin").write_text("of an earlier build")
+    for folder in (tmp_path / "first", tmp_path / "second"):  # the second finds what the first has kept
+        ship.main(folder, "")
+        assert given == [os.pathsep.join([str(ship.ROOT / "src"), "/isolated"])] * 4
+        found = shipped.of_file(folder / "x86-64-v3.bin")
+        assert len(found) == 3 and found.find("of process 1", 2) == (b"of process 1", [])
+        libraries = [files.shipped(soname) for soname in (files.DRIVER, *RUNTIMES.values())]
+        assert sorted(path.name for path in folder.iterdir()) == ["files.txt", *libraries, "x86-64-v3.bin", "x86-64-v4.bin"]
+    monkeypatch.setattr(ship, "asked", lambda: "something else")
+    ship.main(tmp_path / "third", "")
+    assert len(given) == 8
 
 
 def test_each_work_is_taken_once(tmp_path: Path) -> None:

@@ -204,6 +204,7 @@ def test_memory_of_a_launch() -> None:
         shadow.Launch(Host(), {"d": "nvTmaDesc"}, (None,), 0)
 
 
+@pytest.mark.full
 def test_descriptors_of_a_launch() -> None:
     """The map that Triton would make, shape and strides; the memory of the descriptor's base."""
     pytest.importorskip("triton")
@@ -217,6 +218,7 @@ def test_descriptors_of_a_launch() -> None:
     assert found.extents == [(x.ctypes.data, 1024)]
 
 
+@pytest.mark.full
 def test_operators_that_differ_by_more_than_rounding_are_told() -> None:
     torch = pytest.importorskip("torch")
     from tools.suites.operators import compare, kept

@@ -46,7 +46,7 @@ def cases() -> Iterator[Any]:
                 continue
             if (what := (plan, max(form.m, form.n), mixed and device)) not in seen:
                 seen.add(what)
-                yield pytest.param(form, device, id=f"{device}-{form}", marks=pytest.mark.slow if kind_of(form) in kinds else ())
+                yield pytest.param(form, device, id=f"{device}-{form}", marks=pytest.mark.full if kind_of(form) in kinds else ())
                 kinds.add(kind_of(form))
 
 

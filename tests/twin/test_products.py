@@ -64,7 +64,7 @@ def thinned(cases: list[tuple[str, Form, str]]) -> list[Any]:
     """Cases as parameters (name, form, device): of each kind of form the first is quick, the others are marked slow."""
     first = {kind_of(form): name for name, form, _ in reversed(cases)}
     return [
-        pytest.param(name, form, device, id=name, marks=pytest.mark.slow if first[kind_of(form)] != name else ())
+        pytest.param(name, form, device, id=name, marks=pytest.mark.full if first[kind_of(form)] != name else ())
         for name, form, device in cases
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import numpy as np
 
 from mmulator import Module
 from mmulator.hardware import gpu as hardware
-from mmulator.launch.launch import Launch
 
 STACK = 16384  # bytes of a thread, for recursion
 
@@ -66,5 +66,5 @@ class Gpu(hardware.Gpu):
         device = self.chip.device
         if ptx not in self._modules:
             self._modules[ptx] = self.load(ptx.read_text())
-        shape, given = kernel.prepared(grid, block, args + [0] * (len(kernel.function.params) - len(args)), shared, device)
-        self.launch(Launch(self.compile(self._modules[ptx], entry, device), shape, given))
+        launch = kernel.prepared(grid, block, args + [0] * (len(kernel.function.params) - len(args)), shared, device)
+        self.launch(replace(launch, kernel=self.compile(self._modules[ptx], entry, device)))

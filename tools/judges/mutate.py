@@ -51,15 +51,15 @@ _NOT = "--ignore=tests/sanitizer/test_static.py"  # runs no native code
 AREAS: dict[str, tuple[str, ...]] = {
     "native/asynchrony": (
         "tests/chapters/test_mbarrier.py", "tests/chapters/test_bulk.py", "tests/chapters/test_tensor.py",
-        "tests/chapters/test_copies.py", "tests/chapters/test_tensormap.py", "tests/native", "tests/sanitizer",
+        "tests/chapters/test_copies.py", "tests/chapters/test_tensormap.py", "tests/native", "tests/sanitizer", "tests/ub",
         "tests/kernels", _NOT,
     ),
     "native/threads": (
         "tests/chapters/test_barrier.py", "tests/chapters/test_warp.py", "tests/chapters/test_control.py",
-        "tests/chapters/test_cluster.py", "tests/sanitizer", "tests/native", "tests/launch", "tests/kernels", _NOT,
+        "tests/chapters/test_cluster.py", "tests/sanitizer", "tests/ub", "tests/native", "tests/launch", "tests/kernels", _NOT,
     ),
-    "sanitizer/order": ("tests/sanitizer",),
-    "compiler/meaning": ("--chapter", "{}", "tests/chapters", "tests/sanitizer", "tests/native"),
+    "sanitizer/order": ("tests/sanitizer", "tests/ub",),
+    "compiler/meaning": ("--chapter", "{}", "tests/chapters", "tests/sanitizer", "tests/ub", "tests/native"),
     "layouts": ("tests/layouts", "tests/inspect", "tests/chapters/test_tensor.py", "tests/chapters/test_mma.py"),
     "numerics/sfu": ("tests/twin/test_sfu.py", "tests/twin/test_sfu_golden.py", "tests/chapters/test_float.py"),
     "numerics": ("tests/numerics", "tests/chapters/test_mma.py", "tests/twin"),
@@ -279,7 +279,7 @@ def once(source: Path, tests: list[str], work: Path, limit: int, cache: Path | N
         **os.environ, "PYTHONPATH": os.pathsep.join([str(work / "site"), str(source), str(ROOT), *site]),
         "MMULATOR_CACHE": str(cache or work / "cache"), "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
-    options = ("-ptools.judges.mutate", "-vv", "-pno:cacheprovider", "-m", "not slow", "--tb=line", "--color=no")
+    options = ("-ptools.judges.mutate", "-vv", "-pno:cacheprovider", "-m", "not full", "--tb=line", "--color=no")
     options += (f"-n{workers}",) if workers else ("-n0", "-x")
     with (work / "out").open("w") as out:
         process = subprocess.Popen(

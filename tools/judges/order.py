@@ -73,7 +73,7 @@ class Layout:
         memory = np.zeros((instances, max(1, len(places)), kernel.STRIDE), np.uint32)
         memory[:, : len(places), 0] = np.array([*places.values()], np.int64).astype(np.uint32)
         registers = np.full((instances, max(1, len(names))), NONE, np.uint32)
-        shape, given = self.entry.prepared(
+        launch = self.entry.prepared(
             instances * self.made.ctas, self.made.block,
             [memory, registers, seed * 2654435761 & 0xFFFFFFFF, 0 if steps else PAUSE], 0, "sm_90",
         )  # fmt: skip
@@ -81,7 +81,7 @@ class Layout:
         how = How(seed, seed if steps else None, 1 if steps else 2, 60, slice=turn, step=steps)
         error, report = "", None
         try:
-            report = self.entry.run(shape, given, "sm_90", how, observers)
+            report = self.entry.run(launch, how, observers)
         except ExecutionFault as fault:
             error, report = type(fault).__name__, fault
         values = {name: registers[:, n].astype(np.int32) for n, name in enumerate(names)}

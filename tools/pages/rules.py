@@ -1,4 +1,4 @@
-"""What the documentation and `mmulator explain` say of the sanitizer's rules, made from rules/ and from the corpus of its tests.
+"""What the documentation and `mmulator explain` say of the sanitizer's rules, made from rules/ and the programs of tests/ub.
 
     python -m tools.pages.spec_map        # writes the page's tables too
     python -m tools.pages.rules           # writes src/mmulator/rules/examples.json
@@ -13,19 +13,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mmulator.rules import RULES, TOPICS
+from tests.support import breaches
 
 ROOT = Path(__file__).resolve().parents[2]
-KERNELS = ROOT / "tests" / "sanitizer" / "kernels"
 EXAMPLES = ROOT / "src" / "mmulator" / "rules" / "examples.json"
-_CHANGE = re.compile(r"//@ (\w+)\[([\w, -]*)\]:((?:(?!//@).)*)")
 _STATEMENTS = re.compile(r"\S[^;]*;?(?: *//.*)?")  # of a line; a comment is of the statement before it
-_AROUND = 2  # lines before and behind what is changed
+_AROUND = 2  # lines before and after what is changed
 _LONGEST = 24  # lines of an example
 
 
 # What shows a rule best, where that is not the smallest change.
 PREFERRED = {
     "race-read-write": ("races/reverse", "no_barrier"), "proxy-fence-missing": ("proxies/wgmma_operands", "no_fence"),
+    "cp-async-not-committed": ("static/copies", "uncommitted"), "cp-async-not-waited": ("static/copies", "unwaited"),
 }  # fmt: skip
 
 
@@ -33,8 +33,8 @@ def _sides(file: Path, name: str) -> tuple[list[str], list[str], list[int]]:
     """The lines of a kernel as it is right, with a change, and which lines that changes."""
     right, wrong, changed = [], [], []
     for n, line in enumerate(file.read_text().splitlines()):
-        code = line.partition("//@")[0].rstrip()
-        instead = next((text.strip() for found, _, text in _CHANGE.findall(line) if found == name), None)
+        code = breaches.SAID.split(line)[0].rstrip()
+        instead = next((text.strip() for found, text in breaches.CHANGE.findall(line) if found == name), None)
         right.append(code)
         own = code or next((r for r in reversed(right[:-1]) if r.strip()), "")
         lead = own[: len(own) - len(own.lstrip())]  # blanks or tabs
@@ -58,11 +58,8 @@ def _shown(lines: list[str], changed: list[int]) -> list[str]:
 
 
 def _candidates(rule: str) -> Iterator[tuple[int, str, str, dict[str, object]]]:
-    for file in sorted(KERNELS.glob("*/*.ptx")):
-        changes: dict[str, set[str]] = {}
-        for name, rules, _ in _CHANGE.findall(file.read_text()):
-            changes.setdefault(name, set()).update(r.strip() for r in rules.split(",") if r.strip())
-        for name, broken in changes.items():
+    for file in sorted(breaches.ROOT.glob("*/*.ptx")):
+        for name, broken in ((change.name, change.rules) for change in breaches.changes(file)):
             if rule not in broken:
                 continue
             right, wrong, changed = _sides(file, name)
@@ -83,14 +80,23 @@ def examples() -> str:
     return json.dumps(found, indent=1) + "\n"
 
 
+def told(rule: str) -> str:
+    """What a finding of a rule says in the rule's example (tests/ub)."""
+    example = json.loads(EXAMPLES.read_text())[rule]
+    text = breaches.texts(breaches.ROOT / f"{example['from']}.ptx")[example["change"]]
+    paragraphs = re.split(r"\n(?=\S)", text.rstrip())
+    named = re.compile(rf"\S+(?: \(\S+\))?: (?:error|warning|note):\s.*?\[(?:[\w-]+,\s+)*{rule}[\],]", re.DOTALL)
+    return next(p for p in paragraphs if named.match(p))
+
+
 def table() -> str:
-    """The rules, topic by topic."""
+    """The rules, topic by topic, and what a finding of the first rule of each says."""
     out = []
     for topic, rules in TOPICS.items():
         out.append(f"**`{topic}`**\n")
         out.append("| rule | severity | what is wrong |\n| --- | --- | --- |")
         out += [f"| `{r.name}` | {r.severity} | {_cell(r.title)}{', seen by `check` too' if r.static else ''} |" for r in rules]
-        out.append("")
+        out += ["", f"A finding of `{rules[0].name}`:", "", "```", told(rules[0].name), "```", ""]
     return "\n".join(out)
 
 

@@ -14,6 +14,7 @@ from mmulator.cli.app import run
 from mmulator.cli.commands import COMMANDS
 from mmulator.rules import TOPICS
 from mmulator.rules.examples import example
+from tools.pages.rules import told
 from tools.site.sources import ROOT
 
 
@@ -84,4 +85,5 @@ def _rules() -> str:
             shown = example(rule.name)
             if shown is not None:
                 lines += ["Right:", "", "```text", *shown.right, "```", "", "Wrong:", "", "```text", *shown.wrong, "```", ""]
+                lines += ["What is said:", "", "```text", told(rule.name), "```", ""]
     return "\n".join(lines)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mmulator.debug.dap.messages import LaunchRequestArguments
+    from mmulator.debug.dap.messages import Object
 
 
-def command(launch: LaunchRequestArguments) -> tuple[list[str], Mapping[str, str]]:
+def command(launch: Object) -> tuple[list[str], Mapping[str, str]]:
     """The words and the environment with which a program starts, for an adapter. Raises MmulatorError where it cannot start.
 
     launch: the configuration.

@@ -103,7 +103,7 @@ def _compiler() -> Iterator[Part]:
     yield Part("processor", HERE, f"{name}, {level or below}, {cores} {'core' if cores == 1 else 'cores'}", todo)
     made = shipped()
     if made is not None:
-        yield Part("object code", HERE, f"{len(made):,} functions came with the package")
+        yield Part("object code", HERE, f"{len(made):,} functions came with the package, or with a build of the same sources")
     else:
         todo = "an installation that is not editable brings it: `pip install .` in a clone"
         yield Part("object code", MISSING, "first launches compile what does not depend on a kernel (3 to 4 s)", todo)

@@ -186,13 +186,13 @@ def _commands(e: Explanation) -> list[str]:
 
     form = form_of(e.mnemonic)
     held = operands(form)
-    where = "lanes and columns of tensor memory" if form.family == "tcgen05" and form.atype else "lanes and registers"
+    where = "lanes and columns of tensor memory" if form.effects.tensor and form.atype else "lanes and registers"
     out = [f"{where}: mmulator layout {e.mnemonic} {'|'.join(held)}"] if held else []
-    if form.family == "tcgen05" and form.atype:
+    if form.effects.tensor and form.atype:
         out.append(f"instruction descriptor: mmulator descriptor encode {e.mnemonic} --operand idesc")
-    if form.family in ("wgmma", "tcgen05") and form.atype:
+    if (form.lanes > 32 or form.effects.tensor) and form.atype:
         out.append(f"matrices in shared memory: mmulator descriptor encode {e.mnemonic}")
-    if form.sparse and form.family != "tcgen05":
+    if form.sparse and not form.effects.tensor:
         out.append(f"metadata: mmulator sparse lanes --for {e.mnemonic}")
     return out
 

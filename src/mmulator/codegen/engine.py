@@ -4,7 +4,8 @@ LLVM works in a separate thread, one piece at a time. The caller waits for the p
 wait at once; the thread finishes its piece, which is stored. Work without a waiting caller (`afterwards`) comes last.
 
 Some machine code is compiled twice: `quick` pieces pass through few of LLVM's passes and its fastest code generator. Such code is
-slower and computes the same bits.
+slower and computes the same bits. Texts of level INNER are written as a processor should run them: few passes, and the best
+code generator.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import re
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -30,6 +31,7 @@ from mmulator.codegen.store import store
 from mmulator.digests import digest_of
 from mmulator.errors import UnsupportedError
 
+INNER = 3  # the level of inner loops of products
 _FORMAT, _FORMAT_QUICK = "3", "2"  # another number where other code is made of a text
 
 
@@ -145,14 +147,14 @@ def key_of(*parts: str) -> str:
 
 
 def _optimise(module: Any, level: int, quick: bool) -> None:
-    """Run LLVM's passes; for quick code the few that shorten compilation, since less code is left to generate."""
+    """Run LLVM's passes; for quick code and inner loops the few that shorten compilation, since less code is left to generate."""
     binding = _binding()
     options = binding.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization = level > 1
     options.slp_vectorization = False
     options.loop_unrolling = level > 1
     builder = binding.create_pass_builder(_target_machine(level), options)
-    if quick:
+    if quick or level == INNER:
         passes = binding.create_new_module_pass_manager()
         passes.add_sroa_pass()
         passes.add_new_gvn_pass()
@@ -231,6 +233,12 @@ def _kept(key: str, text: str, level: int, quick: bool) -> bytes:
     if folder:
         folder.write(_quick(key) if quick else key, code)
     return code
+
+
+def better_code(text: str, level: int = 2) -> bytes:
+    """The optimised code of a text, compiled in LLVM's own thread, for work that is done `afterwards`."""
+    key = _key_of_text(text, level)
+    return _stored(key, False)[1] or _kept(key, text, level, False)
 
 
 def compile_object(text: str, level: int = 2) -> tuple[bytes, bool]:
@@ -409,7 +417,7 @@ class _LinkedByLlvm(Linked):
             # an engine owns its target machine and frees it
             self._engine = binding.create_mcjit_compiler(empty, _new_target_machine(level))
 
-    def add(self, codes: Iterable[bytes], symbols: dict[str, int] | None = None) -> None:
+    def add(self, codes: Iterable[bytes], symbols: dict[str, int] | None = None, gated: Collection[str] = ()) -> None:
         binding = _binding()
         with no_fork:
             for name, address in (symbols or {}).items():

@@ -65,22 +65,25 @@ class Native:
     """A function of the language. name: its symbol, which must contain the closure constants on which its code depends.
 
     inline: whether it is inlined into its callers instead of being linked; only native functions can call it.
-    quick: whether it is compiled through few of LLVM's passes.
+    inner: whether it is the inner loop of a product, for which LLVM's best code generator works at once; others are quick code
+        at first (engine.py), and better in the background.
+    quick: whether quick code is all that it ever needs.
     straight: the same, inlined: better code of kernels has it in place of a call (straight.py).
     other: the one native function that `straight` calls, for what is not common.
     """
 
     instrument: Instrument | None = None
-    inline = quick = False
+    inline = inner = quick = False
     straight: Native | None = None
     other: Native | None = None
 
     def __init__(
-        self, function: Callable[..., Any], name: str | None = None, attributes: str = "", inline: bool = False
-    ) -> None:
+        self, function: Callable[..., Any], name: str | None = None, attributes: str = "", inline: bool = False,
+        inner: bool = False,
+    ) -> None:  # fmt: skip
         self.function = function
         self.name = name or function.__name__
-        self.attributes, self.inline = attributes, inline
+        self.attributes, self.inline, self.inner = attributes, inline, inner
 
     # read when it is first called for: a program compiles few of the functions that it imports
 

@@ -6,6 +6,8 @@ exception: a call that leads further than its instruction reaches goes through a
 
 A wheel has the code for x86-64 `flattened`: the bytes as they lie in memory, and what is to be written into them. That is read in
 a fifth of the time that ELF's tables take; a wheel's files have two thirds of the bytes.
+
+The address of a function with a `gate` stays when better code takes its place: it is that of a jump to where a word says.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import platform
 import struct
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache, partial
 from typing import Any
 
@@ -87,16 +89,24 @@ class Linked:
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
+        self._words: dict[str, Any] = {}  # where the functions with gates begin
 
-    def add(self, codes: Iterable[bytes], symbols: dict[str, int] | None = None) -> None:
-        """Add pieces of object code. symbols: addresses of external symbols to which they refer."""
+    def add(self, codes: Iterable[bytes], symbols: dict[str, int] | None = None, gated: Collection[str] = ()) -> None:
+        """Add pieces of object code. One that defines a function with a gate is this function's code from then on.
+
+        codes: the pieces.
+        symbols: addresses of external symbols to which they refer.
+        gated: those of their functions that get gates.
+        """
         image, pieces = bytearray(), [_Flat(code) if code[:4] == _FLAT else _ObjectFile(code) for code in codes]
         for piece in pieces:
             piece.place(image)
         base = _mapped(len(image))
         weakref.finalize(self, _unmap, _libc().munmap, base, len(image)).atexit = False
-        for piece in pieces:
-            self._places.update(piece.defined(base))
+        for name, (gate, word) in zip(gated, _gates(len(gated))):
+            self._places[name], self._words[name] = gate, word
+        defined = {name: at for piece in pieces for name, at in piece.defined(base).items()}
+        self._places.update({name: at for name, at in defined.items() if name not in self._words})
         known = {**symbols, **self._places} if symbols else self._places
         for piece in pieces:
             piece.link(image, base, known)
@@ -104,6 +114,8 @@ class Linked:
         if _libc().mprotect(base, len(image), mmap.PROT_READ | mmap.PROT_EXEC):
             raise InternalError("memory of machine code cannot be made executable")
         _seen_by_the_cpu(base, len(image))
+        for name in self._words.keys() & defined.keys():
+            self._words[name].value = defined[name]  # 8 bytes at once
 
     def address(self, name: str) -> int:
         """The address of a function."""
@@ -115,6 +127,20 @@ class Linked:
     def find(self, name: str) -> int:
         """The address of a function; 0 if there is none."""
         return self._places.get(name, 0)
+
+
+def _gates(count: int) -> Iterator[tuple[int, Any]]:
+    """Addresses of jumps of 8 bytes, each with the word that says where it leads: as far behind it as all of them are long."""
+    size = -(-8 * count // mmap.PAGESIZE) * mmap.PAGESIZE
+    if count:
+        at = _mapped(2 * size)
+        x86 = b"\xff\x25" + struct.pack("<ixx", size - 6)  # jmp [rip + size - 6]
+        jump = x86 if platform.machine() == "x86_64" else struct.pack("<II", _TO_X16 & ~(0x7FFFF << 5) | size // 4 << 5, _BY_X16)
+        ctypes.memmove(at, jump * count, 8 * count)
+        if _libc().mprotect(at, size, mmap.PROT_READ | mmap.PROT_EXEC):
+            raise InternalError("memory of machine code cannot be made executable")
+        _seen_by_the_cpu(at, size)
+        yield from ((at + 8 * n, ctypes.c_uint64.from_address(at + size + 8 * n)) for n in range(count))
 
 
 class _ObjectFile:

@@ -1,16 +1,24 @@
-"""Loading of native functions on demand: each is a separate small piece of stored object code, linked by symbol."""
+"""Loading of native functions on demand: each is a separate small piece of stored object code, linked by symbol.
+
+A function that was never compiled is compiled quickly. When the process has run native code for as long as better code of its
+functions takes to compile, this is compiled in the background, is stored, and takes the place of the quick code, whose addresses
+stay. What a function calls comes before the function, so a stored function with better code calls no quick code.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mmulator.codegen import named
-from mmulator.codegen.engine import CompiledObject, code_memory
-from mmulator.codegen.linking import Linked
+from mmulator.codegen.engine import INNER, CompiledObject, afterwards, better_code, code_memory
+from mmulator.codegen.linking import HERE, Linked
 from mmulator.codegen.locks import Lock, remaining
 from mmulator.codegen.variants import says_all
-from mmulator.errors import InternalError
+from mmulator.errors import InternalError, MmulatorError
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Native
@@ -20,7 +28,11 @@ _functions: dict[str, Native] = {}  # by name: one function has it
 _names: dict[int, str] = {}  # of those that are loaded, by address
 _asked: dict[str, named.NamedCode] = {}  # found, and not loaded yet
 _memory: list[Linked] = []  # one, from the first function on
-_lock = Lock()
+_lock, _linking = Lock(), Lock()
+_quick: set[str] = set()  # names of loaded functions for which better code is wanted
+_ran = [0.0]  # seconds of native code since better code was begun
+QUICK = True  # whether functions that were never compiled are compiled quickly
+LONG = 0.01  # seconds of running for each quick function, from which on better code pays: LLVM takes as long
 
 
 def ensure(functions: Iterable[Native]) -> None:
@@ -44,20 +56,83 @@ def _load(wanted: list[Native]) -> None:
     for name, links in found.links.items():
         piece = found.codes[name]
         if isinstance(piece, CompiledObject) and links is not None:
-            named.keep(name, codes[name], links)
-    _enter(codes)
+            named.keep(name, codes[name], links, named.QUICK if name in found.quick else named.BEST)
+    _enter(codes, found.quick)
     _functions.update(found.functions)
 
 
-def _enter(codes: dict[str, bytes]) -> None:
+def _enter(codes: dict[str, bytes], quick: Collection[str] = ()) -> None:
     if codes:
-        if not _memory:
-            _memory.append(code_memory())
-        _memory[0].add(codes.values())
+        with _linking:
+            if not _memory:
+                _memory.append(code_memory())
+            _memory[0].add(codes.values(), gated=quick)
         found = {name: _memory[0].address(name) for name in codes}
         _loaded.update(found)
         _names.update({at: name for name, at in found.items()})
+        _quick.update(quick)
         _asked.clear()
+
+
+def ran(seconds: float) -> None:
+    """Record that native code ran for a number of seconds."""
+    _ran[0] += seconds
+
+
+def patience() -> float:
+    """Seconds of running after which better code of the native functions pays."""
+    return max(0.0, LONG * len(_quick) - _ran[0]) if _quick else float("inf")
+
+
+def write_texts(write: Callable[[], object]) -> None:
+    """Write texts of better code in a thread, so that LLVM's own thread never waits for them."""
+
+    def work() -> None:
+        with suppress(MmulatorError, RuntimeError):  # as if there were no better code; the second: at the end of the process
+            write()
+
+    threading.Thread(target=work, name="mmulator texts", daemon=True).start()
+
+
+def improve(know: Callable[[], object] | None = None) -> None:
+    """Let LLVM's thread compile better code of the native functions when it is idle. know: called first; makes the functions that
+    are loaded by their names, which are left out without it.
+    """
+    wanted = {*_quick} if know else _quick & _functions.keys()
+    _quick.difference_update(wanted)
+    _ran[0] = 0.0
+    seen: set[str] = set()
+
+    def visit(function: Native) -> None:
+        if function.name not in seen:
+            seen.add(function.name)
+            builders, calls = parts(function)
+            for callee in calls:
+                visit(callee)
+            if function.name in wanted:
+                ours = all(map(says_all, (function, *calls)))
+                afterwards(partial(_better, function.name, module_text(builders), [f.name for f in calls] if ours else None))
+
+    def write() -> None:
+        if know:
+            know()
+        for function in [*_functions.values()]:
+            visit(function)
+
+    from mmulator.codegen.lang import parts
+    from mmulator.codegen.values import module_text
+
+    if wanted:
+        write_texts(write)
+
+
+def _better(name: str, text: str, links: list[str] | None) -> bytes:
+    code = better_code(text)
+    if links is not None:
+        named.keep(name, code, [link for link in dict.fromkeys(links) if link != name])
+    if HERE:  # elsewhere LLVM links, and later processes have it
+        _enter({name: code})
+    return b""
 
 
 def is_stored(name: str) -> bool:
@@ -83,7 +158,7 @@ def ensure_named(names: Iterable[str]) -> bool:
         found = _Found()
         if not all(found.by_name(name) for name in names):
             return False
-        _enter({name: code for name, code in found.codes.items() if isinstance(code, bytes)})
+        _enter({name: code for name, code in found.codes.items() if isinstance(code, bytes)}, found.quick)
         return True
 
 
@@ -92,12 +167,14 @@ class _Found:
     compiled.
 
     links: for each function the names of the functions that it calls; None if these names do not determine its code.
+    quick: those for which better code can be compiled.
     """
 
     def __init__(self) -> None:
         self.codes: dict[str, bytes | CompiledObject] = {}
         self.links: dict[str, list[str] | None] = {}
         self.functions: dict[str, Native] = {}
+        self.quick: set[str] = set()
 
     def take(self, function: Native) -> None:
         name = function.name
@@ -115,7 +192,10 @@ class _Found:
         for callee in linked.values():
             self.take(callee)
         ours = says_all(function) and all(says_all(f) for f in linked.values())
-        self.codes[name] = CompiledObject(module_text(builders), quick=function.quick)
+        quick = function.quick or (QUICK and not function.inner)
+        made = self.codes[name] = CompiledObject(module_text(builders), INNER if function.inner else 2, quick)
+        if made.quick and not function.quick:
+            self.quick.add(name)
         self.links[name] = [*linked] if ours else None
 
     def by_name(self, name: str) -> bool:
@@ -128,6 +208,8 @@ class _Found:
         if entry is None or not all(self.by_name(link) for link in entry.links):
             return False
         self.codes[name] = entry.code
+        if entry.quick:
+            self.quick.add(name)
         return True
 
     def give_up(self) -> None:

@@ -1,8 +1,8 @@
 """Object code of the package's own native functions, by name.
 
-Within one version of the package's files, the name of such a function determines its code (lang.py). So its code is found by
-its name and the files' fingerprint, among the code that came with the package (shipped.py) and in the store, and its LLVM text
-is written only if there is none. An entry names the functions to which it is linked.
+The name of such a function determines its code within one version of the files that make it (lang.py, sources.py). So its code is
+found by its name and the fingerprint of these files, among the code that came with the package (shipped.py) and in the store, and
+its LLVM text is written only if there is none. An entry names the functions to which it is linked.
 """
 
 from __future__ import annotations
@@ -13,38 +13,42 @@ from collections.abc import Sequence
 from mmulator.classes import dataclass
 from mmulator.codegen.engine import key_of
 from mmulator.codegen.shipped import shipped
-from mmulator.codegen.sources import fingerprint
+from mmulator.codegen.sources import of_natives
 from mmulator.codegen.store import store
 
 
 @dataclass(frozen=True)
 class NamedCode:
-    """Stored code. links: names of the native functions that it calls."""
+    """Stored code. links: names of the native functions that it calls. quick: whether better code can be compiled."""
 
     code: bytes
     links: tuple[str, ...] = ()
+    quick: bool = False
 
 
 def _key(name: str, level: int) -> str:
-    return key_of("named", fingerprint(), str(level), name)
+    return key_of("named", of_natives(), str(level), name)
 
 
-def find(name: str, level: int = 2) -> NamedCode | None:
-    """The code with this name; None if there is none yet."""
-    came = shipped()
-    found = came.find(name, level) if came else None
-    if found is not None:
-        return NamedCode(found[0], tuple(found[1]))
-    kept = store()
-    data = kept.read(_key(name, level)) if kept and fingerprint() else None
-    if data is None:
-        return None
-    head, _, code = data.partition(b"\n")
-    return NamedCode(code, tuple(json.loads(head)))
+QUICK, BEST = 0, 2  # levels of code: that which is compiled at first, and that which takes its place
 
 
-def keep(name: str, code: bytes, links: Sequence[str] = (), level: int = 2) -> None:
+def find(name: str, levels: Sequence[int] = (BEST, QUICK)) -> NamedCode | None:
+    """The code with this name, of the first level of which there is some; None if there is none yet."""
+    came, kept = shipped(), store() if of_natives() else None
+    for level in levels:
+        found = came.find(name, level) if came else None
+        if found is not None:
+            return NamedCode(found[0], tuple(found[1]), level == QUICK)
+        data = kept.read(_key(name, level)) if kept else None
+        if data is not None:
+            head, _, code = data.partition(b"\n")
+            return NamedCode(code, tuple(json.loads(head)), level == QUICK)
+    return None
+
+
+def keep(name: str, code: bytes, links: Sequence[str] = (), level: int = BEST) -> None:
     """Store code under its name. The names of the function and of its links must determine their code."""
     kept = store()
-    if kept and fingerprint():
+    if kept and of_natives():
         kept.write(_key(name, level), json.dumps([*links]).encode() + b"\n" + code)

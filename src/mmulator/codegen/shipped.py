@@ -2,9 +2,10 @@
 time.
 
 The project's build makes the files (tools/ship.py) from the sources, whose fingerprint they contain; a file of other sources,
-or a damaged one, is not used. A development tree has none: everything is compiled on demand.
+or a damaged one, is not used. The build keeps a file in the code cache, too, where later builds of the same sources find it, and
+a development tree, which has no file of its own.
 
-    head:     magic, fingerprint, number of entries
+    head:     magic, fingerprint, digest of what was asked for, number of entries
     buckets:  for each first byte of a digest the number of its first entry
     entries:  digest of level and name; digest of them and the piece; offset of the piece, length of its links and of its code
     pieces:   names of the functions that are called, one a line; object code (linking.py: `flattened`)
@@ -18,19 +19,21 @@ import mmap
 import struct
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from mmulator.codegen.cpus import level_of
 from mmulator.codegen.engine import target_cpu
 from mmulator.codegen.linking import flattened
-from mmulator.codegen.sources import PACKAGE, fingerprint
+from mmulator.codegen.sources import PACKAGE, of_natives
+from mmulator.codegen.store import store
 from mmulator.digests import digest_of
 
-_HEAD, _BUCKETS, _ENTRY = struct.Struct("<8s64sQ"), struct.Struct("<257I"), struct.Struct("<16s32sQII")
+_HEAD, _BUCKETS, _ENTRY = struct.Struct("<8s64s64sQ"), struct.Struct("<257I"), struct.Struct("<16s32sQII")
 _BEGIN = _HEAD.size + _BUCKETS.size  # of the entries
 _BOUNDS = struct.Struct("<2I")  # of a bucket
-_MAGIC = b"mmuship3"
+_MAGIC = b"mmuship4"
 Entries = Mapping[tuple[int, str], tuple[bytes, Sequence[str]]]
 """(object code, names of called functions) by level of optimisation and name."""
 
@@ -47,8 +50,8 @@ def _digest(key: bytes, links: bytes, code: bytes) -> bytes:
     return digest_of(b"%b%d %b%b" % (key, len(links), links, code)).digest()
 
 
-def write(path: Path, entries: Entries) -> None:
-    """Write a file."""
+def written(entries: Entries, asked: str = "") -> bytes:
+    """The contents of a file. asked: a digest of what was to be in it."""
     places: dict[bytes, int] = {}
     index = []
     size = _BEGIN + _ENTRY.size * len(entries)
@@ -59,25 +62,24 @@ def write(path: Path, entries: Entries) -> None:
             places[piece] = size
             size += len(piece)
         index.append(_ENTRY.pack(key, _digest(key, text, code), places[piece], len(text), len(code)))
-    path.parent.mkdir(parents=True, exist_ok=True)
     index.sort()
     buckets = _BUCKETS.pack(*(bisect_left(index, bytes([n])) for n in range(256)), len(index))
-    path.write_bytes(b"".join((_HEAD.pack(_MAGIC, fingerprint().encode(), len(index)), buckets, *index, *places)))
+    return b"".join((_HEAD.pack(_MAGIC, of_natives().encode(), asked.encode(), len(index)), buckets, *index, *places))
 
 
 class Shipped:
-    """A file of object code."""
+    """The contents of a file of object code. asked: what `written` was given."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises OSError or ValueError if there is no file, or if it is damaged or of other sources."""
-        with path.open("rb") as stream:
-            self._data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    def __init__(self, data: bytes | mmap.mmap) -> None:
+        """Raises ValueError if they are damaged or of other sources."""
+        self._data = data
         if len(self._data) < _HEAD.size:
             raise ValueError("too short")
-        magic, made_of, self._count = _HEAD.unpack_from(self._data)
+        magic, made_of, asked, self._count = _HEAD.unpack_from(self._data)
+        self.asked = asked.rstrip(b"\0").decode(errors="replace")
         if magic != _MAGIC or len(self._data) < _BEGIN + self._count * _ENTRY.size:
             raise ValueError("damaged")
-        if not fingerprint() or made_of != fingerprint().encode():
+        if not of_natives() or made_of != of_natives().encode():
             raise ValueError("of other sources")
 
     def __len__(self) -> int:
@@ -97,11 +99,29 @@ class Shipped:
         return piece, text.decode().split("\n") if text else []
 
 
+def of_file(path: Path) -> Shipped:
+    """A file of object code. Raises OSError or ValueError if there is none, or if it is damaged or of other sources."""
+    with path.open("rb") as stream:
+        return Shipped(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def kept(level: str, release: bool, data: bytes | None = None) -> bytes | None:
+    """The contents of a file for these sources that a build has kept; None if there is none. data: what is to be kept."""
+    folder = store() if of_natives() else None
+    key = digest_of(f"shipped {level} {release} {of_natives()}".encode()).hexdigest()
+    if folder and data is not None:
+        folder.write(key, data)
+    return folder.read(key) if folder else None
+
+
 @cache
 def shipped() -> Shipped | None:
-    """The file of object code for this process's CPU; None if there is none."""
+    """The object code for this process's CPU that came with the package, or that a build has kept; None if there is none."""
     level = level_of(*target_cpu())
-    try:
-        return Shipped(file_of(level)) if level else None
-    except (OSError, ValueError):
-        return None
+    if level:
+        with suppress(OSError, ValueError):
+            return of_file(file_of(level))
+        with suppress(ValueError):
+            data = kept(level, True) or kept(level, False)
+            return Shipped(data) if data else None
+    return None

@@ -14,13 +14,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from mmulator.classes import dataclass
 from mmulator.codegen.lang import Native
 from mmulator.codegen.loading import is_stored
 from mmulator.codegen.pieces import PieceLines, calls, common

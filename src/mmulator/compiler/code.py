@@ -7,19 +7,18 @@ registers differs.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mmulator.codegen import loading
 from mmulator.codegen.engine import CompiledObject, afterwards, code_memory, key_of
 from mmulator.codegen.loading import ensure, ensure_named, symbols
 from mmulator.codegen.locks import remaining
 from mmulator.codegen.records import BEGIN, StoredRecords
-from mmulator.codegen.sources import fingerprint
+from mmulator.codegen.sources import of_natives
 from mmulator.codegen.store import store
-from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Native
@@ -42,14 +41,14 @@ def _no_texts() -> tuple[list[str], list[Native]]:
 
 def _with_files(text: str) -> str:
     """A text that says which files its natives are from: better code contains parts of them."""
-    return f"; of {fingerprint()}\n{text}"
+    return f"; of {of_natives()}\n{text}"
 
 
 def _straight(text: str, natives: Iterable[Native]) -> str:
     """The text of better code: native functions have their straight paths, if it is known of what files these are."""
     from mmulator.codegen.straight import straightened  # which a launch of kept code does not need
 
-    return straightened(text, natives) if fingerprint() else text
+    return straightened(text, natives) if of_natives() else text
 
 
 def _key_of_records(keys: Iterable[str]) -> str:
@@ -165,10 +164,10 @@ class BlockCode:
             for n, position in joined.blocks:
                 self.records[n], self.table[n] = words.ctypes.data + 8 * position, at
         self._enter(codes)
-        if any(piece.quick for piece in self._pieces):
-            self._texts = texts
-        else:
+        if not any(piece.quick for piece in self._pieces):
             self._pieces.clear()
+        if self._pieces or loading.patience() < float("inf"):
+            self._texts = texts
 
     def _enter(self, codes: list[bytes], every: bool = False) -> None:
         """Load machine code. every: whether blocks that have code have it anew."""
@@ -189,27 +188,36 @@ class BlockCode:
     # better code ----------------------------------------------------------------------------------------------------
     @property
     def patience(self) -> float:
-        """Seconds of running after which `improve` should be called."""
-        return max(0.0, max(LONG, LONG_WORD * self._words) - self._seconds) if self._pieces else float("inf")
+        """Seconds of running after which `improve` should be called: for the blocks, then for the native functions."""
+        if self._pieces and self._improver != os.getpid():
+            return max(0.0, max(LONG, LONG_WORD * self._words) - self._seconds)
+        return loading.patience()
+
+    @property
+    def best(self) -> bool:
+        """Whether no better code of the blocks can take the place of this."""
+        return not self._pieces
 
     def ran(self, seconds: float) -> None:
         """Record that the code ran for a number of seconds, and start better code if it pays now."""
         self._seconds += seconds
+        loading.ran(seconds)
         if not self.patience:
             self.improve()
 
     def improve(self) -> None:
-        """Compile better code in the background; it replaces this code when it is ready."""
+        """Compile better code in the background; it replaces this code when it is ready. The second call does it for the native
+        functions.
+        """
         if self._pieces and self._improver != os.getpid():
             self._improver = os.getpid()
-            threading.Thread(target=self._write, name="mmulator texts", daemon=True).start()
+            loading.write_texts(self._write)
+        elif loading.patience() < float("inf"):
+            loading.improve(self._texts)
 
     def _write(self) -> None:
-        """Write the texts, again if necessary, in a thread, so that LLVM's own thread never waits for them."""
-        try:
-            texts, natives = self._texts()
-        except (MmulatorError, RuntimeError):  # as if there were no better code; the second: at the end of the process
-            return
+        """Write the texts, again if necessary."""
+        texts, natives = self._texts()
         both = list(zip(self._pieces, map(_with_files, texts), strict=True))
         if all(piece.is_of(text, LEVEL) for piece, text in both):
             self._next([], [(piece, _straight(text, natives)) for piece, text in both])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, field
 from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
+from mmulator.classes import dataclass
 from mmulator.codegen.engine import target_cpu
 from mmulator.codegen.lang import Native
 from mmulator.codegen.locks import no_fork, remaining
@@ -52,7 +53,6 @@ from mmulator.program.calls import check_frames, deepest, place_frames
 from mmulator.program.counts import instruction_class, instruction_macs
 from mmulator.program.frames import Frame, allocate, liveness, unread_results
 from mmulator.program.image import LocalFrame, ModuleImage, local_frame
-from mmulator.program.inferred import inferred as inferred_of
 from mmulator.program.products import delay
 from mmulator.program.provenance import origins, variables_of
 from mmulator.program.registers import entry_registers
@@ -62,7 +62,7 @@ from mmulator.program.skips import Skips, skips_of
 from mmulator.program.undefined import MaybeUndefined, doubt
 from mmulator.program.uniform import uniform_registers
 from mmulator.ptx.resources import named_symbols, parameter_bytes, parameter_offsets
-from mmulator.ptx.tree import Function, Instruction, ParsedModule, Symbol, Variable
+from mmulator.ptx.tree import Function, Instruction, ParsedModule, Symbol, Variable, VectorOperand
 
 Progress = Callable[[int, int], None]
 
@@ -100,13 +100,14 @@ class Jit:
         self.module, self.image, self.device, self.options = module, image, device, options
         self.moved = Moved()
         self.program = build(module, function, self._prepare, longest=0 if options.step else LONGEST)
+        remaining()
         if not options.step and options.events is None:
             for item in self.program.functions.values():
                 delay(item)
         functions = [f.function for f in self.program.functions.values()]
         self.unfenced: set[Instruction] = set().union(*(unfenced(f) for f in functions))
         self.numbers = {name: number for number, name in enumerate(self.program.functions)}
-        remaining()  # each of these walks a kernel of many instructions for a while
+        remaining()
         require_supported(module, functions)
         self.shared = shared_layout(module, functions)
         remaining()
@@ -117,10 +118,12 @@ class Jit:
         if undefined_used.under(options.events) is not None:
             self.doubtful = {n: doubt(f, live[n], options.watched) for n, f in self.program.functions.items()}
             both = {n: (f.function, variables_of(module, f.function)) for n, f in self.program.functions.items()}
+            remaining()
             self.variables = {n: v for n, (_, v) in both.items()}
             self.origins = {n: origins(f, v) for n, (f, v) in both.items()}
         remaining()
         self.skips = skips_of(self.program) if barrier_passed.under(options.events) is not None else Skips()
+        remaining()
         self.stack = STACK_BYTES if any(i.effects.allocates for f in functions for i in f.instructions) else 0
         self.locals: dict[str, LocalFrame] = {f.name: local_frame(f, self.stack) for f in functions}
         self.frames: dict[str, Frame] = {
@@ -142,8 +145,13 @@ class Jit:
     def _prepare(self, function: Function) -> Function:
         """The function after the changes that ptxas makes."""
         contract = self.options.contract and "debug" not in self.module.options  # ptxas optimises no such module
-        function = narrow(function)
-        return delay_reads(contracted(fold(function)) if contract else function, self.options.waits, self.moved)
+        for change in (narrow, *((fold, contracted) if contract else ()), self._delayed):
+            remaining()  # each of these walks a kernel of many instructions for a while
+            function = change(function)
+        return function
+
+    def _delayed(self, function: Function) -> Function:
+        return delay_reads(function, self.options.waits, self.moved)
 
     def _unseen(self, function: FunctionBlocks) -> tuple[frozenset[str], frozenset[str]]:
         """(uniform registers, results that nothing reads); both empty under an instrument, which needs 32 lanes of each
@@ -251,7 +259,7 @@ class Jit:
         said_of: dict[str, None] = {}
         for item in self.program.functions.values():
             for ins in item.function.instructions:
-                said_of.update(dict.fromkeys(inferred_of(ins)))
+                said_of.update(dict.fromkeys(inferred_texts(ins)))
                 if is_injected(ins):
                     early[ins.span.line] = None
                 if not ins.form.is_matrix and ins.form.status.state == "unproven":
@@ -288,6 +296,7 @@ class Jit:
         return said
 
     def _write(self, block: Block, natives: dict[str, Native]) -> Builder:
+        remaining()
         b = Builder(f"block{block.index}", i32, BLOCK_PARAMS)
         with b:
             e = Emitter(self, b, block, self.frames[block.function.function.name])
@@ -310,3 +319,17 @@ def _of_halves_elsewhere(ins: Instruction) -> bool:
     m = ins.modifiers
     sums = ins.effects.memory is MemoryEffect.ATOMIC and "add" in m and ("f16x2" in m or "bf16x2" in m)
     return sums and not {"global", "shared", "shared::cta"} & {*m}
+
+
+def inferred_texts(ins: Instruction) -> Iterator[str]:
+    """Sentences about what an instruction does."""
+    form = ins.form
+    for part, said in form.row.inferred:
+        if part in ins.modifiers or (part == form.signatures[0][-1].name and _last_given(ins)):
+            yield said
+
+
+def _last_given(ins: Instruction) -> bool:
+    """Whether an operand stands behind those that an instruction needs."""
+    needed = sum(not spec.optional for spec in ins.form.signatures[0])
+    return sum(not isinstance(o, VectorOperand) for o in ins.operands) > needed

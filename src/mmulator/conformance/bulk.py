@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mmulator.conformance.kernels import run_kernel
 from mmulator.conformance.tensors import values
 from mmulator.host.backend import Backend
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.table import ROWS
 from mmulator.launch.arguments import Arguments
 from mmulator.launch.shape import LaunchShape
@@ -61,7 +62,7 @@ class BulkKind:
 
 def _reductions() -> Iterator[BulkKind]:
     for row in ROWS["cp"]:
-        if row.name == "cp.reduce.async.bulk":
+        if row.effects.memory is MemoryEffect.REDUCE and row.operands[0].kind != "tensor":
             slots = {s.name: s.choices for s in row.slots}
             for op in slots["op"]:
                 for type_name in slots["type"]:

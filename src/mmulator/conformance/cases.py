@@ -82,7 +82,7 @@ def weight(form: Form) -> int:
 
 def kinds_of(form: Form, device: str) -> tuple[str, ...]:
     """Kinds of operands that a form is tried with."""
-    if form.family == "wmma" and form.op != "mma":
+    if form.effects.opaque and not form.atype:
         return ("default stride", "wide stride", "offset", "far stride")
     if not form.atype:
         return ("rows in order", "rows anywhere")
@@ -111,9 +111,9 @@ def build(
     names = only or kinds_of(form, device)
     share = [count // len(names) + (i < count % len(names)) for i in range(len(names))]
     plan = [(kind, n, RandomStream(seed, subject.name, kind, first)) for kind, n in zip(names, share) if n]
-    if form.family == "wgmma":
+    if form.lanes > 32:
         return _wgmma(subject, device, plan, wish or Wish())
-    build = _matrix_move if form.is_move else _mma if form.op == "mma" else _wmma_move
+    build = _matrix_move if form.is_move else _mma if form.effects.multiplies else _wmma_move
     return build(subject, device, plan)
 
 
@@ -184,10 +184,10 @@ def _scales(s: RandomStream, kind: str, form: Form, count: int) -> Array:
 def image_bytes(subject: Subject) -> int:
     """Size of a subject's memory image, 0 if it has none."""
     form = subject.form
-    if form.family == "wgmma":
+    if form.lanes > 32:
         return sum(place.room for place in _places(subject).values())
-    if form.family == "wmma" and form.op != "mma":
-        return _wmma_bytes(form)
+    if form.effects.opaque:
+        return 0 if form.atype else _wmma_bytes(form)
     return 4096 if form.is_move and form.effects.memory is not MemoryEffect.NONE else 0
 
 

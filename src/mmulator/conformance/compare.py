@@ -27,7 +27,7 @@ def operands_of(batch: CaseBatch, segment: Segment, part: slice | None = None) -
     part = segment.part if part is None else part
     given = {name: words[part] for name, words in batch.registers.items() if name != "p"} | segment.scalars
     if batch.image is not None:
-        name = "shared" if batch.subject.form.family == "wgmma" else "memory"
+        name = "shared" if batch.subject.form.lanes > 32 else "memory"
         given[name] = batch.image[part].copy() if batch.subject.specs[0].kind == "address" else batch.image[part]
     return given
 
@@ -135,7 +135,7 @@ def element_operands(batch: CaseBatch, n: int, row: int, column: int, copy: int 
         m = fragment(form, name).to_matrix(given[name])[0]
         return m[copy] if m.ndim == 3 else m
 
-    if form.family == "wgmma":
+    if "b_desc" in given:
         fixed, image = batch.subject.fixed, given["shared"]
         columns = form.k // 2 if form.sparse else form.k
         trans = [bool(fixed.get(f"imm_trans_{x}")) for x in "ab"]
@@ -149,7 +149,7 @@ def element_operands(batch: CaseBatch, n: int, row: int, column: int, copy: int 
         a, b, c = matrix("a"), matrix("b"), int(matrix("c")[row, column])
     chosen = np.arange(form.k)
     if form.sparse:
-        name, selector = ("sp_meta", "sp_sel") if form.family == "wgmma" else ("e", "f")
+        name, selector = ("e", "f") if "e" in given else ("sp_meta", "sp_sel")
         nibbles = sparse.from_registers(given[name][0], form, given[selector])
         if sparse.mixed(nibbles, form).any():
             return [int(x) for x in a[row]], _mixed(nibbles[row], b[:, column]), c

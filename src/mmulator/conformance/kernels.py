@@ -101,7 +101,7 @@ def run_kernel(
     back: arrays of the arguments that are wanted afterwards; None: all.
     """
     kernel = backend.compile(module, entry, backend.chip.device, compile_options(shape, How()))
-    backend.launch(Launch(kernel, shape, arguments, back))
+    backend.launch(Launch(kernel, shape, arguments, back=back))
 
 
 # Text ----------------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def kernel(subject: Subject, name: str) -> str:
     """PTX of one kernel."""
     form, lanes, size = subject.form, subject.form.lanes, image_bytes(subject)
     ins, out = fields(subject), result(subject)
-    shared = form.family == "wgmma" or (size > 0 and (form.space or form.family != "wmma") and form.space != "global")
+    shared = form.lanes > 32 or (size > 0 and (form.space or not form.effects.opaque) and form.space != "global")
     params = [f.name for f in ins] + (["image"] if size else []) + (["out"] if out else [])
     declared = [
         f".reg .b{f.bits} %{f.name}<{f.count}>;" for f in (*ins, *((out,) if out and out not in ins else ()))
@@ -178,13 +178,13 @@ def kernel(subject: Subject, name: str) -> str:
         body += base if shared else flat
         if shared and not form.space:  # a generic address
             body += ["cvta.shared.u64 %address, %address;"]
-    if form.family == "wgmma":
+    if form.lanes > 32:
         body += ["fence.proxy.async;", "bar.sync 0;", "mov.u32 %s, tile;", "shr.u32 %s, %s, 4;", "cvt.u64.u32 %q, %s;"]
         body += [f"add.u64 %{f.name}0, %{f.name}0, %q;" for f in ins if f.name.endswith("_desc")]
         body += ["setp.ne.u32 %pred, %scale_d0, 0;", "wgmma.fence.sync.aligned;"]
     text = ", ".join(_operand(s, subject) for s in subject.specs)
     body.append(f"{form.mnemonic} {text};")
-    if form.family == "wgmma":
+    if form.lanes > 32:
         body += ["wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"]
     if out is not None:
         width = out.bits // 8

@@ -98,7 +98,7 @@ def _on_gpu(job: Job, result: JobResult, backend: Backend) -> dict[str, Any]:
         for name in given:
             backend.write(loaded, name, module.variables[name].tobytes())
         prepared = kernel.prepared(job.grid, job.block, values, job.shared, device, job.cluster, job.cooperative)
-        run_kernel(backend, loaded, kernel.name, *prepared)
+        run_kernel(backend, loaded, kernel.name, prepared.shape, prepared.arguments)
         read = {n: np.frombuffer(backend.read(loaded, n), v.dtype).reshape(v.shape) for n, v in changed.items()}
     finally:
         backend.close(loaded)

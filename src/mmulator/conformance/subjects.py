@@ -31,7 +31,7 @@ class Subject:
     def name(self) -> str:
         """The mnemonic, and what tells the subject from others of the form."""
         parts = [self.form.mnemonic]
-        if self.form.family == "wgmma":
+        if self.form.lanes > 32:
             parts.append("a" if self.a_in_registers else "a-desc")
         return " ".join([*parts, *(f"{k.replace('_', '-')}={v}" for k, v in self.immediates)])
 
@@ -41,7 +41,7 @@ class Subject:
 
     @property
     def a_in_registers(self) -> bool:
-        return self.form.family == "wgmma" and self.signature == 1
+        return self.form.lanes > 32 and self.signature == 1
 
     @cached_property
     def fixed(self) -> dict[str, int]:
@@ -55,12 +55,8 @@ _CLASSES = {
 
 def group(form: Form) -> str:
     """The line of a report that a form belongs to: family, spelling and types."""
-    name = f"{form.family}.sp" if form.sparse and form.family == "mma" else form.family
-    if form.family == "wgmma":
-        name = "wgmma.sp" if form.sparse else "wgmma"
-    if form.ordered_metadata:
-        name = "mma.sp::ordered"
-    if form.family == "wmma" and form.op != "mma":
+    name = form.family + ".sp" * form.sparse + "::ordered" * form.ordered_metadata
+    if form.effects.opaque and not form.atype:
         return f"{name}.{form.op}"
     if not form.atype:
         return form.family
@@ -89,7 +85,7 @@ def subjects(form: Form) -> list[Subject]:
     """The subjects of a form: every selector; for wgmma A in both places, signs and transposes."""
     out = []
     for number, specs in enumerate(form.signatures):
-        if form.family == "wmma" and form.op != "mma" and number == 0:
+        if form.effects.opaque and not form.atype and number == 0:
             continue  # without a stride: the other has the default stride among its cases
         selector = next((s for s in specs if s.key in ("f", "sp_sel")), None)
         selectors = list(selector.defined or selector.values or range(1)) if selector else [0]

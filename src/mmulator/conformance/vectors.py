@@ -31,7 +31,6 @@ from mmulator.isa.form import Form
 Array = NDArray[Any]
 FORMAT = 1
 SEED = 20_250_101  # of all vectors: a change of it, or of the operands, makes them void
-_KEPT = {"mma": 2048, "wgmma": 1024}  # words of a subject; others 512
 _MOVES = "matrix_move"
 _EVERY_N = (8, 64, 256)  # of wgmma, with every sign, transpose and selector; other n take turns
 
@@ -49,7 +48,7 @@ class Vector:
 
 def family(form: Form) -> str:
     """Name of the file that a form's vectors are in."""
-    return form.family if form.family in ("mma", "wgmma", "wmma") else _MOVES
+    return _MOVES if form.is_move else form.family
 
 
 def of_form(form: Form, device: str) -> Iterator[tuple[Subject, tuple[str, ...]]]:
@@ -59,10 +58,10 @@ def of_form(form: Form, device: str) -> Iterator[tuple[Subject, tuple[str, ...]]
     kinds = cases.kinds_of(form, device)
     found = subjects(form)
     turn = form.n // 8
-    if form.family == "wgmma" and form.n not in _EVERY_N:
+    if form.lanes > 32 and form.n not in _EVERY_N:
         places = [[s for s in found if s.signature == number] for number in (0, 1)]
         found = [p[turn % len(p)] for p in places]
-    room = max(4, 1280 // form.n) if form.family == "wgmma" else len(kinds)
+    room = max(4, 1280 // form.n) if form.lanes > 32 else len(kinds)
     for number, subject in enumerate(found):
         first = (turn + number) * 5
         some = kinds if room >= len(kinds) else tuple(kinds[(first + i) % len(kinds)] for i in range(room))
@@ -91,9 +90,7 @@ def inputs_digest(batch: cases.CaseBatch) -> int:
 
 def _kept(subject: Subject, words: int) -> NDArray[np.int64]:
     """Indices of the words that are stored."""
-    limit = _KEPT.get(subject.form.family, 512)
-    if subject.form.family == "wmma" and subject.form.op == "mma":
-        limit = _KEPT["mma"]
+    limit = 512 if not subject.form.atype else 1024 if subject.form.lanes > 32 else 2048
     if words <= limit:
         return np.arange(words)
     return np.sort(RandomStream("kept", subject.name).words(limit).astype(np.int64) % words)

@@ -5,25 +5,20 @@ from __future__ import annotations
 import atexit
 import json
 import os
-from collections.abc import Callable, Sequence
-from functools import cache, partial
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from mmulator.debug.breakpoints import Breakpoints
 from mmulator.debug.control import Controlled
 from mmulator.debug.session import Session
 from mmulator.demangle import demangle
-from mmulator.launch.launch import How
+from mmulator.launch.launch import How, Launch
 
 if TYPE_CHECKING:
-    from mmulator.host.module import Kernel
     from mmulator.host.report import Report
-    from mmulator.launch.arguments import Arguments
     from mmulator.launch.observers import Observer
-    from mmulator.launch.shape import LaunchShape
     from mmulator.record.names import DeviceNames
 
 # Modules of front ends by the name that MMULATOR_DEBUG says: `front(settings)` makes one.
@@ -60,28 +55,25 @@ class Debugger:
         self.front = front(self)
 
     def launch(
-        self, kernel: Kernel, shape: LaunchShape, arguments: Arguments, device: str, how: How,
-        observers: Callable[[], list[Observer]], names: Callable[[], DeviceNames],
-        memory: Callable[[], Sequence[tuple[int, np.ndarray]]], stored: Callable[[], str] = str,
+        self, launch: Launch, how: How, observers: Callable[[], list[Observer]], names: Callable[[], DeviceNames],
+        stored: Callable[[], str] = str,
     ) -> Report:  # fmt: skip
         """Run a launch under the front end's control, to its end.
 
-        kernel, shape, arguments, device, how: as `Kernel.run` takes them.
+        launch, how: as `Kernel.run` takes them.
         observers: makes the launch's own observers, new ones at each call.
         names: gives the names of the arrays that it was given.
-        memory: gives what it may write, besides the module's variables, as (address, array).
         stored: as in `Controlled`.
 
         Raises what the launch raises.
         """
         self.number += 1
-        name = demangle(kernel.name)
-        run = partial(kernel.run, shape, arguments, device)
+        name = demangle(launch.kernel.name)
         if not self.front.wants(name, self.number):
-            return run(how, observers())
-        variables = ((start, array) for start, array, writable in kernel.module.image.buffers if writable)
-        known = [*memory(), *variables]
-        controlled = Controlled(name, run, how, shape, device, names(), known, observers, stored)
+            return cast("Report", launch.run(how, observers()))
+        controlled = Controlled(
+            name, launch.run, how, launch.shape, launch.device, names(), launch.writable(), observers, stored
+        )
         session = Session(controlled, self.breakpoints, self.number)
         try:
             session.start()

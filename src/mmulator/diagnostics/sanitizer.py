@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mmulator.launch.launch import Ran
     from mmulator.launch.resident import Resident
 
-LOST = {"lost": "{} findings more had no room", "forgotten": "{} orders had no room, races may be missed"}
+LOST = {"lost": ("findings", ""), "forgotten": ("orders", ", races may be missed")}  # by field: what had no room, and so
 FOUND, LOG = Found.numpy_dtype(), Log.numpy_dtype()
 
 
@@ -151,7 +151,7 @@ class Sanitizer(Observer):
         """Sentences that a reader of the findings should know."""
         from mmulator.findings import at_places, places
 
-        notes = [text.format(n) for field, text in LOST.items() if (n := int(self.state[field][0]))]
+        notes = [f"{n} {what} had no room{so}" for field, (what, so) in LOST.items() if (n := int(self.state[field][0]))]
         quiet = places(f for f in self._all() if f.severity == Severity.NOTE and not self._tells(f))
         notes += [f'{at_places(rule, n)}; sanitize="strict" tells where' for rule, n in quiet.items()]
         return [f"sanitizer: {note}" for note in notes]

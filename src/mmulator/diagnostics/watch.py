@@ -100,16 +100,14 @@ class Watches(StoreLog):
     """The observer of watched elements of arguments.
 
     watched: elements of arguments.
-    args, arguments: of the launch.
+    arguments: of the launch.
     more: other places, whose stores `others` gives.
     """
 
-    def __init__(
-        self, watched: Sequence[Watched], args: Sequence[Any], arguments: Arguments, more: Sequence[tuple[int, int]] = ()
-    ) -> None:
+    def __init__(self, watched: Sequence[Watched], arguments: Arguments, more: Sequence[tuple[int, int]] = ()) -> None:
         self.elements: list[tuple[int, tuple[int, ...]]] = []
         self.dtypes: list[np.dtype[Any]] = []
-        places = []
+        places, args = [], arguments.values
         for number, index in watched:
             array = args[number] if isinstance(number, int) and 0 <= number < len(args) else None
             if not isinstance(array, np.ndarray):
@@ -120,7 +118,7 @@ class Watches(StoreLog):
             except (ValueError, TypeError):
                 raise LaunchError(f"watch: argument {number} of shape {array.shape} has no element {index}") from None
             if array.itemsize > 8:
-                raise LaunchError(f"watch: elements of {array.itemsize} bytes; at most 8")
+                raise LaunchError(f"watch: argument {number} has elements of {array.itemsize} bytes; at most 8 can be watched")
             place = array.ctypes.data
             buffer = next(b for b in (*arguments.buffers, *arguments.regions) if b.host == place and b.size == array.nbytes)
             places.append((buffer.start + offset, buffer.start + offset + array.itemsize))

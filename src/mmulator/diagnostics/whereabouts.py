@@ -39,16 +39,21 @@ class LaneGroup:
     frame: int = 0
 
     def __str__(self) -> str:
-        wait = "waits" if self.lanes.bit_count() == 1 else "wait"
+        wait = verb(self.lanes, "waits", "wait")
         if self.mbarrier is not None and self.cta is not None:
             what = f"{self.mbarrier.phase_text} of {self.mbarrier.name(self.cta)}"
             return f"{lanes_text(self.lanes)} {wait} for {what} at {place_text(self.instruction)}"
-        verb = {
+        does = {
             "runs": "at", "sleeps": "at", "waits": f"{wait} for other warps at", "held": f"{wait} for other lanes at",
             "barrier": f"{wait} at",
         }[self.state]  # fmt: skip
         number = f" (barrier {self.barrier})" if self.state == "barrier" else ""
-        return f"{lanes_text(self.lanes)} {verb} {place_text(self.instruction)}{number}"
+        return f"{lanes_text(self.lanes)} {does} {place_text(self.instruction)}{number}"
+
+
+def verb(mask: int, one: str, more: str) -> str:
+    """The word for one lane, or for more, by the number of lanes in a mask."""
+    return one if mask.bit_count() == 1 else more
 
 
 def lanes_text(mask: int) -> str:
@@ -59,8 +64,7 @@ def lanes_text(mask: int) -> str:
             runs[-1][1] = lane
         else:
             runs.append([lane, lane])
-    one = "lane" if mask.bit_count() == 1 else "lanes"
-    return f"{one} " + ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in runs)
+    return f"{verb(mask, 'lane', 'lanes')} " + ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in runs)
 
 
 def groups(grid: Grid, cta: ResidentCta) -> list[LaneGroup]:

@@ -46,16 +46,16 @@ class Capturing:
         self.count, self.done, self.others, self.process = 0, False, dict[str, int](), os.getpid()
         atexit.register(self.finish)
 
-    def wants(self, function: Any) -> list[Take]:
+    def wants(self, kernel: str) -> list[Take]:
         """The function that gets a launch, if the launch is the one."""
-        name = demangle(function.name)
+        name = demangle(kernel)
         self.others[name] = self.others.get(name, 0) + 1
         self.count += self.kernel in name
         return [self.take] if self.kernel in name and self.count == self.number and not self.done else []
 
     def take(self, seen: Seen, error: BaseException | None) -> None:
         """Write the launch, and say so."""
-        name, self.done = demangle(seen.function.name), True
+        name, self.done = demangle(seen.kernel.name), True
         try:
             size = write(seen, self.folder, self.count, error)
         except (OSError, MmulatorError) as wrong:
@@ -96,9 +96,9 @@ def write(seen: Seen, folder: Path, number: int, error: BaseException | None = N
     folder.mkdir(parents=True, exist_ok=True)
     for name in (LAUNCH, EXPECTED, MEMORY):
         (folder / name).unlink(missing_ok=True)
-    file = Path(seen.function.kernel.module.source.name).name
+    file = Path(seen.kernel.module.source.name).name
     ptx = file if re.fullmatch(r"[\w.+-]+\.ptx", file) else "kernel.ptx"
-    (folder / ptx).write_text(without_paths(seen.function.kernel.module.source.text), encoding="utf-8")
+    (folder / ptx).write_text(without_paths(seen.kernel.module.source.text), encoding="utf-8")
     np.savez_compressed(folder / MEMORY, **capture.memory)  # type: ignore[arg-type]
     if capture.expected:
         np.savez_compressed(folder / EXPECTED, **capture.expected)  # type: ignore[arg-type]
@@ -139,7 +139,7 @@ class _Capture:
 
     def _changed_variables(self) -> list[tuple[SeenMemory, np.ndarray]]:
         """Variables that are not as the PTX says, and what they were before the launch; and those that it changed."""
-        module = self.seen.function.kernel.module
+        module = self.seen.kernel.module
         fresh = ModuleImage(module.text.outline)
         fresh.initialise()
         found = []
@@ -177,7 +177,7 @@ class _Capture:
             if a.dtype is not None and a.shape and not a.strides and math.prod(a.shape) * a.itemsize == a.size:
                 return a
         name = next((a.name for a in found if a.name != p.name), p.name)
-        kind = stored_type(self.seen.function)
+        kind = stored_type(self.seen.kernel)
         dtype = dtype_of(kind) if kind in TYPES and TYPES[kind].numpy and TYPES[kind].kind != "pred" else np.dtype(np.uint8)
         dtype = np.dtype(np.uint8) if len(p.live) % dtype.itemsize else dtype
         return DeviceArray(name, p.start, len(p.live), (len(p.live) // dtype.itemsize,), dtype.itemsize, dtype)
@@ -193,23 +193,23 @@ class _Capture:
 
     def text(self, ptx: str, number: int, ended: str) -> str:
         """The launch file."""
-        seen, shape = self.seen, self.seen.shape
+        seen, shape = self.seen, self.seen.launch.shape
         grid = [g // c for g, c in zip(shape.grid, shape.cluster)] if shape.counts_clusters else [*shape.grid]
-        lines = [f"# Launch {number} of {demangle(seen.function.name)} in a program, captured by mmulator {__version__}."]
+        lines = [f"# Launch {number} of {demangle(seen.kernel.name)} in a program, captured by mmulator {__version__}."]
         lines += [f"# {ended}"] if ended else ["# Bytes of memory that it did not read are zeros here."]
         if self.left_out:
             count, size = len(self.left_out), sum(len(p.live) for p in self.left_out)
             lines.append(f"# Left out: {count:,} piece{'s' * (count > 1)} of memory that it did not touch, {size:,} bytes.")
         lines += [
-            f'ptx = "{ptx}"', f'entry = "{seen.function.name}"', f"grid = {grid}", f"block = {[*shape.block]}",
+            f'ptx = "{ptx}"', f'entry = "{seen.kernel.name}"', f"grid = {grid}", f"block = {[*shape.block]}",
             f"shared = {shape.shared}",
         ]  # fmt: skip
         lines += [f"cluster = {[*shape.cluster]}"] * shape.explicit + ["cooperative = true"] * shape.cooperative
-        lines += ["waits = true"] * _has_wgmma(seen.function)
-        lines += [f'device = "{seen.function.loaded.device}"', f"seed = {seen.seed}"]
+        lines += ["waits = true"] * _has_wgmma(seen.kernel)
+        lines += [f'device = "{seen.launch.device}"', f"seed = {seen.seed}"]
         tables = dict(self.tables)
-        for p, at in zip(seen.function.params, seen.function.offsets):
-            lines += ["", "[[arg]]", *self._argument(p, seen.arguments.params[at : at + p.size].tobytes(), tables)]
+        for p, at in zip(seen.kernel.signature.params, seen.kernel.signature.offsets):
+            lines += ["", "[[arg]]", *self._argument(p, seen.launch.arguments.params[at : at + p.size].tobytes(), tables)]
         for table in tables.values():
             lines += ["", "[[memory]]", *table]
         if self.variables:
@@ -220,7 +220,7 @@ class _Capture:
 
     def _argument(self, p: Parameter, data: bytes, tables: dict[int, list[str]]) -> list[str]:
         """The lines of an argument. tables: those of memory that has no place yet; one that is the argument's is taken out."""
-        name = p.name.removeprefix(f"{self.seen.function.name}_")
+        name = p.name.removeprefix(f"{self.seen.kernel.name}_")
         if p.shape:
             return [f"name = {json.dumps(name)}", f'hex = "{data.hex(" ", 4)}"']
         if p.type in ("f32", "f64"):
@@ -237,9 +237,9 @@ class _Capture:
         return [f"name = {json.dumps(self._name(name))}", f"value = {shown}"]
 
 
-def _has_wgmma(function: Any) -> bool:
+def _has_wgmma(kernel: Any) -> bool:
     """Whether a kernel has accumulators in flight, which launches of programs wait for as ptxas does."""
-    functions = reached(function.kernel.module.tree, function.kernel.function).functions.values()
+    functions = reached(kernel.module.tree, kernel.function).functions.values()
     return any(i.effects.queue is Queue.WGMMA for f in functions for i in f.instructions)
 
 

@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from mmulator.driver.clock import measuring
 from mmulator.driver.progress import Launching
 from mmulator.errors import LaunchError
-from mmulator.host.module import Kernel, Module, sanitizers
+from mmulator.host.module import Kernel, Module, observing
 from mmulator.host.report import Report
 from mmulator.launch.arguments import Arguments
-from mmulator.launch.launch import How
+from mmulator.launch.launch import How, Launch
 from mmulator.launch.limits import check_device
 from mmulator.launch.observers import Observer
 from mmulator.launch.regions import Regions
@@ -80,69 +80,51 @@ class Function:
             seed, seed if seed != settings.seed else None, settings.threads, settings.timeout, waits=True,
             sampled=measuring.get() and settings.only_runs, progress=launching.counted, meanwhile=launching.look,
         )  # fmt: skip
+        if settings.sanitize:
+            how.keep_going, how.watched = settings.keep_going, any(r.written is not None for r in regions)
+        arguments = Arguments(np.frombuffer(params, np.uint8), self.offsets, regions=regions)
+        launch = Launch(self.kernel, shape, arguments, self.loaded.device)
         if settings.debug:
             from mmulator.driver.debugged import debugged
 
             launching.close()
-            return debugged(settings, self, shape, Arguments(np.frombuffer(params, np.uint8), self.offsets, regions=regions),
-                            regions, how, arrays)  # fmt: skip
-        observers: list[Observer] = []
-        if settings.sanitize:
-            observers.append(sanitizers()(chosen(settings.rules, settings.sanitize == STRICT)))
-            how.keep_going, how.watched = settings.keep_going, any(r.written is not None for r in regions)
-        if settings.profile:
-            from mmulator.record.counts import Counting
-
-            observers.append(Counting())
-        moments = None
-        if settings.trace:
-            from mmulator.record.moments import Moments
-
-            moments = Moments()
-            observers.append(moments)
+            return debugged(settings.debug, launch, how, partial(observers_of, settings), arrays)
+        observers = observers_of(settings, bool(settings.profile), "" if settings.trace else None)
+        run = partial(self._asked, launch, how, observers, settings, launching.compiled, arrays)
         try:
-            arguments = Arguments(np.frombuffer(params, np.uint8), self.offsets, regions=regions)
-            what = shape, arguments, regions, how, observers, settings, launching.compiled, arrays
             if settings.looks and seed == settings.seed:
                 from mmulator.driver.looked import looked_at
 
-                return looked_at(settings, self, shape, arguments, how, observers, arrays, partial(self._run, *what))
-            return self._run(*what)
+                return looked_at(settings, launch, how, observers, arrays, run)
+            return run()
         finally:
             launching.close()
-            if moments is not None:
+            if settings.trace:
                 from mmulator.driver.traced import traces
 
-                traces(settings.trace).add(moments.events)
+                traces(settings.trace).add(next(o.events for o in observers if hasattr(o, "events")))
 
-    def _run(
-        self, shape: LaunchShape, arguments: Arguments, regions: Regions, how: How, observers: list[Observer], settings: Settings,
-        compiled: Any, arrays: Arrays,
-    ) -> Report:  # fmt: skip
-        if settings.why and how.seed == settings.seed:
-            return self._asked(shape, arguments, regions, how, observers, settings, compiled, arrays)
-        return self.kernel.run(shape, arguments, self.loaded.device, how, observers, compiled)
-
+    @staticmethod
     def _asked(
-        self, shape: LaunchShape, arguments: Arguments, regions: Regions, how: How, observers: list[Observer], settings: Settings,
-        compiled: Any, arrays: Arrays,
-    ) -> Report:  # fmt: skip
-        """The launch, and why elements have their values."""
-        from mmulator.diagnostics.watch import Watches
-        from mmulator.driver.why import asking
+        launch: Launch, how: How, observers: list[Observer], settings: Settings, compiled: Any, arrays: Arrays
+    ) -> Report:
+        """The launch, and why elements have their values, if that is asked."""
+        about = None
+        if settings.why and how.seed == settings.seed:
+            from mmulator.driver.why import asking
 
-        run = partial(self.kernel.run, shape, arguments, self.loaded.device)
-        other, against = None, settings.why_against
-        if against:
-            from mmulator.host.why import other_of
-
-            every = partial(self.kernel.run, shape, arguments)
-            other = other_of(int(against) if against.isdigit() else against, self.loaded.device, how.seed, every)
-        questions = asking(*settings.asked)
-        about = questions.about(self, shape, arguments, regions, how, run, arrays, other)
+            about = asking(*settings.asked).about(launch, how, arrays, settings.why_against)
         if about is None:
-            return run(how, observers, compiled)
-        watches = Watches([], [], arguments, about.about.places)
-        report: Report = run(how, [*observers, watches], compiled)
+            return cast(Report, launch.run(how, observers, compiling=compiled))
+        from mmulator.diagnostics.watch import Watches
+
+        watches = Watches([], launch.arguments, about.about.places)
+        report: Report = launch.run(how, [*observers, watches], compiling=compiled)
         about.answers(watches, report)
         return report
+
+
+def observers_of(settings: Settings, profile: bool = False, trace: str | None = None) -> list[Observer]:
+    """New observers for one run of a launch of a program. profile, trace: as in `observing` (host/module.py)."""
+    rules = chosen(settings.rules, settings.sanitize == STRICT) if settings.sanitize else None
+    return observing(bool(settings.sanitize), rules, profile=profile, trace=trace)

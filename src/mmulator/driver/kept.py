@@ -11,7 +11,7 @@ import textwrap
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -97,7 +97,7 @@ class KeptLaunch:
 
     @property
     def kernel(self) -> str:
-        return demangle(self.seen.function.name)
+        return demangle(self.seen.kernel.name)
 
     @property
     def nbytes(self) -> int:
@@ -113,21 +113,20 @@ class KeptLaunch:
 
     def why(self, asked: Asked, depth: int, other: Other | Reference | None) -> WhyAnswer:
         """Run it again, in memory of its own, and explain an element."""
-        function, shape = self.seen.function, self.seen.shape
-        image = function.kernel.module.image
+        kernel, was = self.seen.kernel, self.seen.launch
+        image = kernel.module.image
         regions = Regions(self._region(p) for p in self.pieces if not p.is_variable)
-        arguments = Arguments(self.seen.arguments.params.copy(), function.offsets, regions=regions)
+        arguments = Arguments(was.arguments.params.copy(), kernel.signature.offsets, regions=regions)
         variables = {p.name: image.bytes_of(p.name).copy() for p in self.pieces if p.is_variable}
         try:
             for p in self.pieces:
                 if p.is_variable:
                     _fill(image.bytes_of(p.name), p)
-            run = partial(function.kernel.run, shape, arguments, function.loaded.device)
-            memory = ((r.start, r.owner) for r in regions)
+            launch = replace(was, arguments=arguments)
             how = replace(self.how, threads=1, progress=None, meanwhile=None, keep_going=False, watched=False)
-            about = About([asked], run, how, shape, arguments, function.loaded.device, self.names, image, memory, other)
-            watches = Watches([], [], arguments, about.places)
-            (answer,) = about.answers(watches, run(how, [watches]), depth)
+            about = About([asked], launch, how, self.names, other)
+            watches = Watches([], arguments, about.places)
+            (answer,) = about.answers(watches, launch.run(how, [watches]), depth)
             return answer
         finally:
             for name, data in variables.items():
@@ -283,11 +282,8 @@ class Keeping:
 
     def _other(self, launch: KeptLaunch, by: str, want: Any) -> Other | Reference:
         if self.against and self.against != "reference":
-            function, how = launch.seen.function, launch.how
-            run = partial(function.kernel.run, launch.seen.shape, launch.seen.arguments)
-            return other_of(
-                int(self.against) if self.against.isdigit() else self.against, function.loaded.device, how.seed, run
-            )
+            against = int(self.against) if self.against.isdigit() else self.against
+            return other_of(against, launch.seen.launch, launch.how.seed)
         return Reference(by, {"": np.asarray(want)})
 
     def _stored(self, address: int, values: Array, index: tuple[int, ...]) -> Found | None:

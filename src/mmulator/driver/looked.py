@@ -13,35 +13,33 @@ from mmulator.driver.seen import Seen
 from mmulator.driver.why import device_arrays
 from mmulator.errors import ExecutionFault
 from mmulator.host.report import Report
-from mmulator.launch.arguments import Arguments
-from mmulator.launch.launch import How
+from mmulator.launch.launch import How, Launch
 from mmulator.launch.observers import Observer
-from mmulator.launch.shape import LaunchShape
 from mmulator.record.names import DeviceArray
 
 
 def looked_at(
-    settings: Any, function: Any, shape: LaunchShape, arguments: Arguments, how: How, observers: list[Observer],
-    arrays: Callable[[], Sequence[DeviceArray]], run: Callable[[], Report],
+    settings: Any, launch: Launch, how: How, observers: list[Observer], arrays: Callable[[], Sequence[DeviceArray]],
+    run: Callable[[], Report],
 ) -> Report:  # fmt: skip
     """A launch, looked at for what the settings ask.
 
     settings: with `capture`, `record` or `replay`, or with `why` of what comparisons reject.
-    function, shape, arguments, how: of the launch.
+    launch, how: what runs, and how.
     observers: of the launch; one is added.
     arrays: gives what the door knows of arrays among the parameters.
     run: runs it.
     """
     wanting: list[Any] = []
     if settings.capture:
-        wanting += capturing(settings.capture, settings.capture_to).wants(function)
+        wanting += capturing(settings.capture, settings.capture_to).wants(launch.kernel.name)
     if settings.record or settings.replay:
-        wanting += following(settings.record, settings.replay).wants(function)
+        wanting += following(settings.record, settings.replay).wants()
     if settings.keeps:
         wanting.append(partial(keeping(settings.why_depth, settings.why_against).take, how))
     if not wanting:
         return run()
-    seen = Seen(function, shape, arguments, how.seed, device_arrays(function, arguments, arrays()))
+    seen = Seen(launch, how.seed, device_arrays(launch, arrays()))
     observers.append(seen.touched)
     how.threads = 1
     error: BaseException | None = None

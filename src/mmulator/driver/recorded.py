@@ -44,18 +44,18 @@ class Following:
         self.differs, self.process, self.lock = "", os.getpid(), threading.Lock()
         atexit.register(self.finish)
 
-    def wants(self, function: Any) -> list[Callable[[Seen, BaseException | None], None]]:
+    def wants(self) -> list[Callable[[Seen, BaseException | None], None]]:
         """The function that gets launches."""
         return [self.take]
 
     def take(self, seen: Seen, error: BaseException | None) -> None:
         """Note a launch that is over, and say if it is the first that differs."""
-        row = " ".join([demangle(seen.function.name), *digests(seen, error is not None)])
+        row = " ".join([demangle(seen.kernel.name), *digests(seen, error is not None)])
         with self.lock:
             if self.process != os.getpid():  # a forked child's are its own
                 self.rows, self.before, self.process = [], [], os.getpid()
             self.rows.append(row)
-            self.where = self.where or (seen.function.loaded.device, seen.seed)
+            self.where = self.where or (seen.launch.device, seen.seed)
             number = len(self.rows)
             if self.before and not self.differs:
                 self.differs = difference(number, row, self.before[number - 1] if number <= len(self.before) else "")
@@ -143,14 +143,14 @@ _NO_CODE = re.compile(r'//[^\n]*|\.(?:loc|file)\b[^\n]*|\.section\s+"?\.debug_\w
 
 def digests(seen: Seen, failed: bool) -> list[str]:
     """Digests of a launch: of PARTS. failed: a fault ended it, and where is not certain."""
-    function, shape = seen.function, seen.shape
+    kernel, shape = seen.kernel, seen.launch.shape
     order = _order(seen)
-    params = seen.arguments.params
+    params = seen.launch.arguments.params
     whole = params[: len(params) // WORD * WORD]
-    text = " ".join(_NO_CODE.sub("", function.kernel.module.source.text).split())
+    text = " ".join(_NO_CODE.sub("", kernel.module.source.text).split())
     given = repr((shape.grid, shape.block, shape.shared, shape.cluster, shape.cooperative))
     return [
-        _digits(text.encode(), function.name.encode()),
+        _digits(text.encode(), kernel.name.encode()),
         _digits(given.encode(), _plain(whole, order).tobytes(), params[len(whole) :].tobytes()),
         *(["-"] * 2 if failed else [_contents(order, written) for written in (False, True)]),
     ]

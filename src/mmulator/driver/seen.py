@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from mmulator.diagnostics.touched import Touched
 from mmulator.launch.arena import bytes_at
-from mmulator.launch.arguments import Arguments
-from mmulator.launch.shape import LaunchShape
+from mmulator.launch.launch import Launch
 from mmulator.lazy import cached_property
 from mmulator.program.addresses import SLOT_SHIFT
 from mmulator.record.names import DeviceArray
@@ -55,17 +53,16 @@ class SeenMemory:
 class Seen:
     """A launch, looked at from before it runs.
 
-    function, shape, arguments, seed: of the launch.
+    launch, seed: what ran, and the seed of the scheduler's choices.
     arrays: what is known of arrays among its memory.
     pieces: the memory that it may touch, in the order of their addresses.
     touched: the observer that notes bytes.
     """
 
-    def __init__(
-        self, function: Any, shape: LaunchShape, arguments: Arguments, seed: int, arrays: Sequence[DeviceArray]
-    ) -> None:
-        self.function, self.shape, self.arguments, self.seed, self.arrays = function, shape, arguments, seed, arrays
-        image = function.kernel.module.image
+    def __init__(self, launch: Launch, seed: int, arrays: Sequence[DeviceArray]) -> None:
+        self.launch, self.seed, self.arrays = launch, seed, arrays
+        self.kernel, arguments = launch.kernel, launch.arguments
+        image = self.kernel.module.image
         self.pieces = [SeenMemory(name, image.addresses[name], image.bytes_of(name), True) for name in image.addresses]
         self.pieces += [SeenMemory(r.label, r.start, bytes_at(r.host, r.size), False) for r in arguments.regions if r.size]
         self.pieces.sort(key=lambda p: p.start)
@@ -86,7 +83,8 @@ class Seen:
     @cached_property
     def pointers(self) -> list[int]:
         """Words of the parameters that lead to memory, in order."""
-        words = self.arguments.params[: len(self.arguments.params) // WORD * WORD].view(np.uint64)
+        params = self.launch.arguments.params
+        words = params[: len(params) // WORD * WORD].view(np.uint64)
         return [int(w) for w in words if self.at(int(w)) is not None]
 
 

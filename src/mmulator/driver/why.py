@@ -17,17 +17,12 @@ from mmulator.demangle import demangle
 from mmulator.errors import LaunchError, MmulatorError
 from mmulator.findings import WIDTH
 from mmulator.host.report import Report
-from mmulator.host.why import About, Other, Run, WhyAnswer
+from mmulator.host.why import About, WhyAnswer, other_of
 from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import TYPES, type_bits
-from mmulator.launch.arena import bytes_at
-from mmulator.launch.arguments import Arguments
-from mmulator.launch.launch import How
-from mmulator.launch.regions import Regions
-from mmulator.launch.shape import LaunchShape
+from mmulator.launch.launch import How, Launch
 from mmulator.program.calls import reached
 from mmulator.record.asked import AUTO, Asked, Question, element_of, question
-from mmulator.record.beside.reference import Reference
 from mmulator.record.names import DeviceArray, DeviceNames
 
 if TYPE_CHECKING:
@@ -59,26 +54,23 @@ class Asking:
     kept: Keeping | None = None
 
     def about(
-        self,
-        function: Any,
-        shape: LaunchShape,
-        arguments: Arguments,
-        regions: Regions,
-        how: How,
-        run: Run,
-        arrays: Callable[[], Sequence[DeviceArray]],
-        other: Other | Reference | None = None,
+        self, launch: Launch, how: How, arrays: Callable[[], Sequence[DeviceArray]], against: str = ""
     ) -> LaunchAsked | None:
-        """The questions that a launch is asked; None if it is asked none. Parameters are as in `host.why.About`."""
-        name = demangle(function.name)
+        """The questions that a launch is asked; None if it is asked none.
+
+        launch, how: what runs, and how.
+        arrays: gives what the door knows of arrays among the parameters.
+        against: a device, a seed or "reference" with which elements are compared; "" for none.
+        """
+        name = demangle(launch.kernel.name)
         mine = [q for q in self.questions if q.kernel in name]
         if not mine:
             return None
-        names = DeviceNames(device_arrays(function, arguments, arrays()))
+        names = DeviceNames(device_arrays(launch, arrays()))
         found: list[tuple[Question, Asked]] = []
         for q in mine:
             try:
-                asked = element_of(q, names, cache(lambda: stored_type(function)))
+                asked = element_of(q, names, cache(lambda: stored_type(launch.kernel)))
             except LaunchError as error:
                 if q.kernel:
                     raise
@@ -89,9 +81,8 @@ class Asking:
                 found.append((q, asked))
         if not found:
             return None
-        image = function.kernel.module.image
-        memory = ((r.start, bytes_at(r.host, r.size)) for r in regions if r.writable)
-        about = About([a for _, a in found], run, how, shape, arguments, function.loaded.device, names, image, memory, other)
+        other = other_of(int(against) if against.isdigit() else against, launch, how.seed) if against else None
+        about = About([a for _, a in found], launch, how, names, other)
         return LaunchAsked(self, name, [q for q, _ in found], about)
 
     def tell(self) -> None:
@@ -158,29 +149,30 @@ def asking(text: str, depth: int, to: str = "", against: str = "") -> Asking:
     return made
 
 
-def device_arrays(function: Any, arguments: Arguments, known: Sequence[DeviceArray]) -> list[DeviceArray]:
+def device_arrays(launch: Launch, known: Sequence[DeviceArray]) -> list[DeviceArray]:
     """The memory that pointers among the parameters lead to, from where they point on, and all that has a name. known: arrays
     of which the door knows more.
     """
+    arguments, kernel = launch.arguments, launch.kernel
     out, starts, regions = [*known], {a.start for a in known}, arguments.regions
-    kind = stored_type(function) if len(out) < len(function.params) else ""
+    kind = stored_type(kernel) if len(out) < len(kernel.signature.params) else ""
     size = max(1, type_bits(kind) // 8) if kind else 1
-    for p, offset in zip(function.params, function.offsets):
+    for p, offset in zip(kernel.signature.params, kernel.signature.offsets):
         if p.size == 8:
             address = int.from_bytes(arguments.params[offset : offset + 8].tobytes(), "little")
             region = next((r for r in (*regions.given, *regions) if r.start <= address < r.end), None)
             if region is not None and address not in starts:
-                name = p.name.removeprefix(f"{function.name}_")  # as nvcc calls them: param_3
+                name = p.name.removeprefix(f"{kernel.name}_")  # as nvcc calls them: param_3
                 out.append(DeviceArray(name, address, region.end - address, (), size))
     starts = {a.start for a in out}
     return out + [DeviceArray(r.label, r.start, r.size) for r in (*regions.given, *regions) if r.start not in starts]
 
 
-def stored_type(function: Any) -> str:
+def stored_type(kernel: Any) -> str:
     """The type in which a kernel stores to global memory, if there is one; else "". Floating point counts before bits."""
     kinds = {
         i.form["type"]
-        for f in reached(function.kernel.module.tree, function.kernel.function).functions.values()
+        for f in reached(kernel.module.tree, kernel.function).functions.values()
         for i in f.instructions
         if i.effects.memory in (MemoryEffect.WRITE, MemoryEffect.ATOMIC) and i.form["space"] in ("", "global") and i.form["type"]
     }

@@ -83,7 +83,7 @@ def _variants(form: Form, operand: str) -> dict[str, dict[str, Any]]:
 
 def variants(form: Form, operand: str) -> dict[str, dict[str, Any]]:
     """Arguments of `layout` for each layout that an operand has, by a text for people; forms of one shape and types agree."""
-    size = () if form.family == "tcgen05" else (form.m, form.n)
+    size = () if form.effects.tensor else (form.m, form.n)
     return _variants(_FIRST.setdefault((operand, *size, *_shape(form)), form), operand)
 
 
@@ -93,7 +93,7 @@ _FIRST: dict[object, Form] = {}
 def _shape(form: Form) -> tuple[object, ...]:
     """All of a form that decides where metadata and scale factors lie, but M and N."""
     return (form.family, form.op, form.k, form.atype, form.btype, form.stype, form.scale_vec, form.sparse,
-            form.kind, "cta_group::2" in form.mnemonic)  # fmt: skip
+            form.kind, form["cta_group"])  # fmt: skip
 
 
 @cache
@@ -135,7 +135,7 @@ def _evidence(instruction: str, operand: str, device: str) -> str:
 def same(family: str, instruction: str, operand: str, variant: str) -> object:
     """Key of a choice: choices of one key have one document."""
     form = forms()[instruction]
-    if form.family == "tcgen05":
+    if form.effects.tensor:
         if not form.kind:
             return instruction
         kept = {"d": (form.n, form.dtype), "scale_b": (form.n,)}.get(operand, ())

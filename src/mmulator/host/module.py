@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache, partial
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from mmulator.codegen.locks import TimeUp, no_fork, time_limit
 from mmulator.compiler.compiled import CompiledKernel
@@ -21,7 +21,7 @@ from mmulator.host.text import Text, loading_within
 from mmulator.host.variables import Variables
 from mmulator.isa.chips import as_device
 from mmulator.isa.targets import Target, default_device
-from mmulator.launch.arguments import Arguments, Signature
+from mmulator.launch.arguments import Signature
 from mmulator.launch.launch import How, Launch, compile_options
 from mmulator.launch.limits import (
     MAX_BLOCK,
@@ -57,14 +57,51 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 CPU = Cpu()
 SANITIZE = (True, False, "strict", "raise")
+_FLAGS = "keep_going", "profile", "cooperative"
 
 
 @cache
-def sanitizers() -> type[Sanitizer]:
+def _sanitizer() -> type[Sanitizer]:
     """Sanitizer, with all that it finds: imported by who wants it. A forked child cannot wait for an import."""
     with no_fork:
         from mmulator.diagnostics.sanitizer import Sanitizer
     return Sanitizer
+
+
+def observing(
+    sanitize: bool, rules: frozenset[str] | None = None, strict: bool = False, profile: bool = False, trace: str | None = None
+) -> list[Observer]:
+    """New observers for one run of a launch.
+
+    sanitize: whether undefined behaviour is looked for.
+    rules, strict: which (diagnostics/sanitizer.py).
+    profile: whether it is counted what each instruction does.
+    trace: the file that receives what happened when, "" for none: the observer then has it; None: it is not noted.
+    """
+    observers: list[Observer] = [_sanitizer()(rules, strict)] if sanitize else []
+    if profile:
+        from mmulator.record.counts import Counting
+
+        observers.append(Counting())
+    if trace is not None:
+        from mmulator.record.moments import Moments
+
+        observers.append(Moments(trace))
+    return observers
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    """Refuse values of no use for parameters of `Kernel.launch`. Raises LaunchError."""
+    device, progress = given["device"], given["progress"]
+    if device is not None and not isinstance(getattr(device, "sm", device), str):
+        raise LaunchError(f"device is of type {type(device).__name__}, not a name such as 'sm_90'")
+    if progress is not None and not callable(progress):
+        raise LaunchError(f"progress is of type {type(progress).__name__}, not a function")
+    if given["sanitize"] not in SANITIZE:
+        raise LaunchError(f"sanitize is {shown(given['sanitize'])}, not True, False, 'strict' or 'raise'")
+    for name in _FLAGS:
+        if given[name] not in (True, False):
+            raise LaunchError(f"{name} is of type {type(given[name]).__name__}, not True or False")
 
 
 class Module(Mapping[str, "Kernel"]):
@@ -271,23 +308,23 @@ class Kernel:
     def prepared(
         self, grid: Any, block: Any, args: Any, shared: Any, device: str, cluster: Any = None, cooperative: Any = False,
         memory: Sequence[Region] = (),
-    ) -> tuple[LaunchShape, Arguments]:  # fmt: skip
-        """Shape and arguments of a launch for any backend, checked; parameters as those of `launch`. Raises LaunchError or
-        UnsupportedError."""
+    ) -> Launch:  # fmt: skip
+        """A launch for any backend, checked; parameters as those of `launch`. Raises LaunchError or UnsupportedError."""
         shape = self.shape(grid, block, shared, device, cluster)
         if cooperative:
             check_cooperative(shape, self.static_shared, as_device(device))
             shape = replace(shape, cooperative=True)
         given, placed = sequence(args, "args"), apart(memory) if memory else NONE
-        return shape, self.signature.pack(given, self.module.image.next_slot, self.module.variables.placed(), placed)
+        arguments = self.signature.pack(given, self.module.image.next_slot, self.module.variables.placed(), placed)
+        return Launch(self, shape, arguments, device)
 
     def run(
-        self, shape: LaunchShape, arguments: Arguments, device: str, how: How, observers: Sequence[Observer] = (),
-        compiling: Progress | None = None, compile_timeout: float | None = None,
+        self, launch: Launch, how: How, observers: Sequence[Observer] = (), compiling: Progress | None = None,
+        compile_timeout: float | None = None,
     ) -> Report:  # fmt: skip
         """Compile the kernel for a launch on this machine, unless that was done before, run it and wait.
 
-        shape, arguments: as `prepared` gives them.
+        launch: as `prepared` gives it.
         how: seed, threads, time limit and the like.
         observers: what looks at the launch.
         compiling: is called with ("compile", instructions that are compiled, all).
@@ -295,12 +332,13 @@ class Kernel:
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault.
         """
-        module, options = self.module, compile_options(shape, how, observers)
+        module, shape, device = self.module, launch.shape, launch.device
+        options = compile_options(shape, how, observers)
         started = time.perf_counter()
         compiled = module.loaded.compiled.get((self.name, device, options))
         compiled = compiled or self._compile_within(compile_timeout, device, compiling, options)
         compile_seconds = time.perf_counter() - started
-        ran = CPU.launch(Launch(compiled, shape, arguments), how, observers)
+        ran = CPU.launch(Launch(compiled, shape, launch.arguments), how, observers)
         return Report.of(self.name, device, self.static_shared, shape, how.seed, ran, module.parse_seconds, compile_seconds)
 
     @short_traceback
@@ -364,82 +402,46 @@ class Kernel:
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then),
         UndefinedBehaviour.
         """
-        if device is not None and not isinstance(getattr(device, "sm", device), str):
-            raise LaunchError(f"device is of type {type(device).__name__}, not a name such as 'sm_90'")
-        if cooperative not in (True, False):
-            raise LaunchError(f"cooperative is of type {type(cooperative).__name__}, not True or False")
-        if progress is not None and not callable(progress):
-            raise LaunchError(f"progress is of type {type(progress).__name__}, not a function")
+        _check({"device": device, "progress": progress, "sanitize": sanitize, "keep_going": keep_going, "profile": profile,
+                "cooperative": cooperative})  # fmt: skip
         device = as_device(device) if device else self.module.default_device
-        elements, about = watched(watch) if watch != () else (), None
-        if sanitize not in SANITIZE:
-            raise LaunchError(f"sanitize is {shown(sanitize)}, not True, False, 'strict' or 'raise'")
-        if keep_going not in (True, False) or profile not in (True, False):
-            name, value = ("keep_going", keep_going) if keep_going not in (True, False) else ("profile", profile)
-            raise LaunchError(f"{name} is of type {type(value).__name__}, not True or False")
+        elements = watched(watch) if watch != () else ()
         how = How(
             whole(seed, "seed"), None if order is None else whole(order, "order"),
             None if threads is None else whole(threads, "threads", 1), seconds(timeout), waits=waits, keep_going=keep_going,
             progress=(lambda done, total: progress("run", done, total)) if progress else None,
         )  # fmt: skip
+        looked = bool(sanitize or keep_going)
         if workers is not None:
             from mmulator.host.spread import launch as spread
 
-            looked, several = sanitize or keep_going, threads is not None
             spread.check(
-                cooperative=cooperative, watch=watch not in ((), []), sanitize=looked, threads=several, profile=profile,
-                trace=trace, memory=memory,
-            )
-        shape, arguments = self.prepared(grid, block, args, shared, device, cluster, cooperative, memory)
+                cooperative=cooperative, watch=watch not in ((), []), sanitize=looked, threads=threads is not None,
+                profile=profile, trace=trace, memory=memory,
+            )  # fmt: skip
+        launch = self.prepared(grid, block, args, shared, device, cluster, cooperative, memory)
         if workers is not None:
-            return spread.launch(workers, self, device, shape, arguments, how)
+            return spread.launch(workers, launch, how)
+        looking = partial(observing, looked, None, sanitize == "strict")
         if debug is not None:
-            return self._debugged(debug, shape, arguments, device, how, sanitize or keep_going, names or {})
-        observers: list[Observer] = []
-        if sanitize or keep_going:
-            observers.append(sanitizers()(strict=sanitize == "strict"))
-        if why is not None:
-            from mmulator.host.why import about_arrays, other_of
+            from mmulator.record.names import DeviceNames
 
-            runs = partial(self.run, shape, arguments)
-            other = None if against is None else other_of(against, device, how.seed, runs)
-            parameters, image = [p.name for p in self.signature.params], self.module.image
-            about = about_arrays(
-                why, partial(runs, device), how, shape, arguments, device, parameters, names or {}, image, other
-            )
+            return cast(Report, debug.launch(launch, how, looking, partial(DeviceNames.of, launch, names or {})))
+        observers, about = looking(profile, None if trace is None else str(trace)), None
+        if why is not None:
+            from mmulator.host.why import about_arrays
+
+            about = about_arrays(why, launch, how, names or {}, against)
         if elements or about:
             from mmulator.diagnostics.watch import Watches
 
-            observers.append(watches := Watches(elements, arguments.values, arguments, about.places if about else ()))
-        if profile:
-            from mmulator.record.counts import Counting
-
-            observers.append(Counting())
-        if trace is not None:
-            from mmulator.record.moments import Moments
-
-            observers.append(Moments(str(trace)))
-        report = self.run(shape, arguments, device, how, observers, progress, how.timeout)
+            watches = Watches(elements, launch.arguments, about.places if about else ())
+            observers.append(watches)
+        report = self.run(launch, how, observers, progress, how.timeout)
         if about:
             report.why = about.answers(watches, report)
         if sanitize == "raise" and (error := undefined(report.findings)):
             raise error
-        return report
-
-    def _debugged(
-        self, debug: Any, shape: LaunchShape, arguments: Arguments, device: str, how: How, sanitize: object,
-        named: Mapping[str, Any],
-    ) -> Report:  # fmt: skip
-        """A launch under a debugger."""
-        from mmulator.launch.arena import bytes_at
-        from mmulator.record.names import DeviceNames
-
-        names = partial(DeviceNames.of, arguments, [p.name for p in self.signature.params], named)
-        report: Report = debug.launch(
-            self, shape, arguments, device, how,
-            lambda: [sanitizers()(strict=sanitize == "strict")] if sanitize else [], names,
-            lambda: [(b.start, bytes_at(b.host, b.size)) for b in (*arguments.buffers, *arguments.regions) if b.writable],
-        )  # fmt: skip
         return report
 
     @property

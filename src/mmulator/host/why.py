@@ -6,10 +6,9 @@ memory is afterwards as the launch left it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +19,8 @@ from mmulator.host.report import Report
 from mmulator.interop import as_array
 from mmulator.isa.chips import as_device
 from mmulator.launch.arena import bytes_at
-from mmulator.launch.arguments import Arguments
-from mmulator.launch.launch import How
+from mmulator.launch.launch import How, Launch
 from mmulator.launch.limits import whole
-from mmulator.launch.observers import Observer
-from mmulator.launch.shape import LaunchShape
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
 from mmulator.record.asked import Asked, asked
 from mmulator.record.beside.another import BesideAnother, beside
@@ -41,13 +37,11 @@ from mmulator.schemas import document
 
 if TYPE_CHECKING:
     from mmulator.diagnostics.watch import Watches
-    from mmulator.program.image import ModuleImage
 
 REFERENCE = "reference"
 NOTHING = "no store came to its address: no thread computes it, or all that do branch around the store"
 EARLIER = 2  # stores to an element, before the last one, that are told besides the first
 PATIENCE, SLOWER = 2.0, 100  # seconds that one cluster may take alone: at least, and for each second of the launch
-Run = Callable[[How, Sequence[Observer]], Report]
 Read = Callable[[int, int], bytes]
 
 
@@ -117,23 +111,20 @@ class Other:
     """Another run of a launch, to compare with.
 
     label: how people are told of it.
-    run: runs the launch.
-    device: whose arithmetic it has.
+    launch: the launch, on the other device if it is one.
     seed: of the scheduler's choices.
     """
 
     label: str
-    run: Run
-    device: str
+    launch: Launch
     seed: int
 
 
-def other_of(against: object, device: str, seed: int, run: Callable[..., Report]) -> Other | Reference:
+def other_of(against: object, launch: Launch, seed: int) -> Other | Reference:
     """The run or the reference that a launch is compared with. Raises UnsupportedError or LaunchError.
 
     against: another device, another seed, an array of expected values, several by name, or "reference": the exact sum.
-    device, seed: of the launch.
-    run: launches with a device, a How and observers.
+    seed: of the launch.
     """
     if isinstance(against, Reference):
         return against
@@ -144,32 +135,27 @@ def other_of(against: object, device: str, seed: int, run: Callable[..., Report]
     if not isinstance(against, str | int):
         return Reference(REFERENCE, {"": as_array("against", against)})
     if isinstance(against, int):
-        return Other(f"seed {against}", partial(run, device), device, whole(against, "against"))
+        return Other(f"seed {against}", launch, whole(against, "against"))
     name = as_device(against)
-    return Other(name, partial(run, name), name, seed)
+    return Other(name, replace(launch, device=name), seed)
 
 
 @dataclass(frozen=True)
 class Again:
     """A launch that can be run again.
 
-    run: runs it with a How and observers.
-    how: as it ran.
-    shape: of the launch.
+    launch, how: as it ran.
     memory: what it may write, as it was before and as it is now (`keep` was called).
     read: bytes of device memory at a generic address.
     names: of what it was given.
-    device: whose arithmetic it has.
     other: another run, or a reference, to compare with.
     """
 
-    run: Run
+    launch: Launch
     how: How
-    shape: LaunchShape
     memory: Snapshot
     read: Read
     names: DeviceNames
-    device: str
     other: Other | Reference | None = None
 
     def answers(
@@ -184,7 +170,7 @@ class Again:
                 if not len(store):
                     out.append(WhyAnswer(a.name, None, self._left_out(a, seconds)))
                     continue
-                cluster = self.shape.cluster_of(int(store[-1]["cta"]))
+                cluster = self.launch.shape.cluster_of(int(store[-1]["cta"]))
                 if cluster not in trails:
                     trails[cluster] = self._trail(cluster, a, value, seconds)
                 trail, notes = trails[cluster]
@@ -208,9 +194,9 @@ class Again:
         missed = left_out(found, a.start)
         if missed is None:
             return (self._led_past(a, seconds) or NOTHING,)
-        trail, _ = self._trail(self.shape.cluster_of(missed[0].block), a, self.read(a.start, a.size), seconds)
+        trail, _ = self._trail(self.launch.shape.cluster_of(missed[0].block), a, self.read(a.start, a.size), seconds)
         again = left_out(trail, a.start)
-        return () if again is None else (Explainer(trail, self.names, self.device).left_out(*again),)
+        return () if again is None else (Explainer(trail, self.names, self.launch.device).left_out(*again),)
 
     def _led_past(self, a: Asked, seconds: float) -> str:
         """A sentence about the branch that leads a thread past a store to an element; "" if there is none."""
@@ -219,20 +205,20 @@ class Again:
         limit = PATIENCE + SLOWER * seconds
         how = replace(self.how, threads=1, progress=None, timeout=limit, keep_going=True, watched=False)
         with suppress(ExecutionFault, Arrived):
-            self.run(how, [detours])
+            self.launch.run(how, [detours])
         if detours.found is None:
             return ""
-        trail, _ = self._trail(self.shape.cluster_of(detours.found.block), a, self.read(a.start, a.size), seconds)
+        trail, _ = self._trail(self.launch.shape.cluster_of(detours.found.block), a, self.read(a.start, a.size), seconds)
         step = detours.found.step_of(trail)
-        explainer = Explainer(trail, self.names, self.device)
+        explainer = Explainer(trail, self.names, self.launch.device)
         return "" if step is None else explainer.led_past(step, detours.found.lane, detours.found.store)
 
-    def _recorded(self, trail: Trail, how: How, run: Run | None = None) -> Trail:
+    def _recorded(self, trail: Trail, how: How, launch: Launch | None = None) -> Trail:
         """A trail of another run from the memory that the launch found; of a run that ends in a fault as far as it came."""
         self.memory.restore()
         trail.read = self.read
         with suppress(ExecutionFault):  # LimitReached among them
-            (run or self.run)(replace(how, keep_going=False, watched=False), [trail.observer])
+            (launch or self.launch).run(replace(how, keep_going=False, watched=False), [trail.observer])
         trail.index()
         return trail
 
@@ -241,7 +227,7 @@ class Again:
         if found is None:
             return WhyAnswer(a.name, None, (*notes, "its store is of a kind that is not told yet"))
         bits = int.from_bytes(value, "little")
-        explainer = Explainer(trail, self.names, self.device, depth)
+        explainer = Explainer(trail, self.names, self.launch.device, depth)
         cause = explainer.written(found, a.name, bits, a.type, a.size, ())
         sources = Sources(explainer).gather(found, a.type, a.size)
         return WhyAnswer(a.name, cause, notes, sources=tuple(sources.sentences()), leaves=sources.leaves)
@@ -256,7 +242,7 @@ class Again:
         yield f"stored {len(stores) + 1:,} times in this launch; before" + (", among others:" if len(some) < len(stores) else ":")
         for entry in some:
             ins = trail.kernel.sites[int(entry["site"])].original
-            block, thread = self.shape.block_at(int(entry["cta"])), self.shape.thread_at(int(entry["thread"]))
+            block, thread = self.launch.shape.block_at(int(entry["cta"])), self.launch.shape.thread_at(int(entry["thread"]))
             value = text_of(int(entry["value"]), a.type)
             yield f"  {value} by {ins.mnemonic} at {span_text(ins.span)}, block {block}, thread {thread}"
 
@@ -270,12 +256,12 @@ class Again:
     def _beside(self, other: Other, cluster: int, a: Asked, cause: Cause, depth: int) -> BesideAnother:
         """The element in another run of its cluster."""
         how = replace(self.how, threads=1, progress=None, part=(cluster, cluster + 1), seed=other.seed)
-        trail = self._recorded(Trail(cluster), how, other.run)
+        trail = self._recorded(Trail(cluster), how, other.launch)
         found = last_write(trail, None, a.start)
         if found is None:
             return beside(other.label, cause, None)
         bits = int.from_bytes(self.read(a.start, a.size), "little")
-        there = Explainer(trail, self.names, other.device, depth).written(found, a.name, bits, a.type, a.size, ())
+        there = Explainer(trail, self.names, other.launch.device, depth).written(found, a.name, bits, a.type, a.size, ())
         return beside(other.label, cause, there)
 
     def _trail(self, cluster: int, a: Asked, value: bytes, seconds: float) -> tuple[Trail, tuple[str, ...]]:
@@ -296,24 +282,20 @@ class About:
     """Questions about a launch, asked before it runs.
 
     asked: the elements.
-    run: launches with a How and observers.
-    how, shape, arguments, device: of the launch.
+    launch, how: what runs, and how.
     names: of what it was given.
-    image: memory of the module's variables.
-    memory: what the launch may write, besides the variables.
     other: another run, or a reference, to compare with.
     """
 
     def __init__(
-        self, asked: Sequence[Asked], run: Run, how: How, shape: LaunchShape, arguments: Arguments, device: str,
-        names: DeviceNames, image: ModuleImage, memory: Iterable[tuple[int, np.ndarray]], other: Other | Reference | None = None,
-    ) -> None:  # fmt: skip
-        self.asked, self.arguments = asked, arguments
-        self.memory = Snapshot([*memory, *((start, a) for start, a, writable in image.buffers if writable)])
-        constants = [(start, a.view(np.uint8).reshape(-1)) for start, a, _ in image.buffers]
-        regions = [(b.start, bytes_at(b.host, b.size)) for b in (*arguments.buffers, *arguments.regions)]
+        self, asked: Sequence[Asked], launch: Launch, how: How, names: DeviceNames, other: Other | Reference | None = None
+    ) -> None:
+        self.asked, self.arguments = asked, launch.arguments
+        self.memory = Snapshot(launch.writable())
+        constants = [(start, a.view(np.uint8).reshape(-1)) for start, a, _ in launch.kernel.module.image.buffers]
+        regions = [(b.start, bytes_at(b.host, b.size)) for b in (*self.arguments.buffers, *self.arguments.regions)]
         self._bytes = [*constants, *regions]
-        self.again = Again(run, how, shape, self.memory, self._read, names, device, other)
+        self.again = Again(launch, how, self.memory, self._read, names, other)
 
     @property
     def places(self) -> list[tuple[int, int]]:
@@ -335,19 +317,16 @@ class About:
         raise InternalError(f"no memory at {address:#x}")
 
 
-def about_arrays(
-    why: object, run: Run, how: How, shape: LaunchShape, arguments: Arguments, device: str, parameters: Sequence[str],
-    named: Mapping[str, np.ndarray], image: ModuleImage, other: Other | Reference | None = None,
-) -> About:  # fmt: skip
+def about_arrays(why: object, launch: Launch, how: How, named: Mapping[str, np.ndarray], against: object = None) -> About:
     """Questions about a launch whose arguments are arrays.
 
     why: what the user asks (record/asked.py).
-    parameters: names of the kernel's parameters.
+    launch, how: as in `About`.
     named: arrays that the caller has names for.
-    run, how, shape, arguments, device, image, other: as in `About`.
+    against: as in `other_of`, or None.
 
     Raises LaunchError for what is no element of an argument.
     """
-    names = DeviceNames.of(arguments, parameters, named)
-    memory = [(b.start, bytes_at(b.host, b.size)) for b in (*arguments.buffers, *arguments.regions) if b.writable]
-    return About(asked(why, names, parameters), run, how, shape, arguments, device, names, image, memory, other)
+    other = None if against is None else other_of(against, launch, how.seed)
+    names = DeviceNames.of(launch, named)
+    return About(asked(why, names, [p.name for p in launch.kernel.signature.params]), launch, how, names, other)

@@ -80,8 +80,7 @@ def _part(texts: tuple[str, ...]) -> str:
 
 def opcode(form: Form) -> str:
     """Opcode of a form: `mma.sp::ordered_metadata`, `wgmma.mma_async`."""
-    name = form.family if form.op == form.family else f"{form.family}.{form.op}"
-    return name + (".sp::ordered_metadata" if form.ordered_metadata else ".sp" if form.sparse else "")
+    return form.name + (".sp::ordered_metadata" if form.ordered_metadata else ".sp" if form.sparse else "")
 
 
 def _cells(form: Form) -> tuple[tuple[str, str], ...]:

@@ -52,7 +52,7 @@ def form_of(
 
 def text_of(form: Form) -> str:
     """The name of a form; of tcgen05.mma with the words that stand for its instruction descriptor."""
-    if form.family != "tcgen05":
+    if not form.effects.tensor:
         return form.mnemonic
     from mmulator.instruction import tcgen05
 

@@ -30,7 +30,7 @@ def keywords(form: Form) -> tuple[str, ...]:
     """Keywords that `execute` takes for a form: the operands that it reads, and the memory to which they point. A form whose
     operands lie in tensor memory has none.
     """
-    if form.family not in FILES:
+    if not form.is_matrix:
         return ()
     return tuple(dict.fromkeys(key for signature in reversed(form.signatures) for spec in signature for key in _keys(spec)))
 
@@ -66,7 +66,7 @@ def execute(form: Form, device: str, operands: Operands, *, strict: bool = True)
 
 def default_chip(form: Form, target: Target | None) -> str:
     """The device of a product without one: sm_90, but for tcgen05 the chip of its target, or else the first that has it."""
-    if form.family in FILES:
+    if form.is_matrix:
         return "sm_90"
     own, having = default_device(target) if target else "", _having(form)
     return own if own in having else having[0]
@@ -101,7 +101,7 @@ def _function(form: Form) -> Callable[[Form, str, Operands], Array]:
     """The function with the name of the operation (`mma_async`, `load`), from the file of this folder with the name of the
     family.
     """
-    if form.family not in FILES:
+    if not form.is_matrix:
         raise UnsupportedError(f"{form} has operands in tensor memory", hint="`compute` takes matrices, or run a kernel")
     if form.effects.step in (Step.FENCE, Step.COMMIT, Step.WAIT):
         raise UnsupportedError(

@@ -133,7 +133,7 @@ class Instruction:
         return cls(parse_instruction(text, wanted, version), wanted, version)
 
     def __str__(self) -> str:
-        return tcgen05.text_of(self.form) if self.form.family == tcgen05.FAMILY else self.form.mnemonic
+        return tcgen05.text_of(self.form) if self.form.effects.tensor else self.form.mnemonic
 
     def __repr__(self) -> str:
         return f"Instruction({str(self)!r})"

@@ -77,7 +77,7 @@ def check_signs(form: Form, imm_scale_a: Any, imm_scale_b: Any) -> None:
     """
     for name, value in (("imm_scale_a", imm_scale_a), ("imm_scale_b", imm_scale_b)):
         integer(name, value, range(-1, 2, 2))
-        if value != 1 and not (form.family in ("wgmma", "tcgen05") and form.atype.is_float):
+        if value != 1 and not ((form.lanes > 32 or form.effects.tensor) and form.atype.is_float):
             raise OperandError(f"{form} has no {name}")
 
 

@@ -194,7 +194,9 @@ class Effects:
     approximate: whether its bits come from tables of a chip.
     allocates: whether it takes memory from a lane's stack.
     resizes: whether it changes the number of registers of its warp's threads.
-    holds: whether it takes columns of tensor memory, for which it may wait.
+    holds, frees: whether it takes columns of tensor memory, for which it may wait; whether it gives some back.
+    tensor: whether it works on tensor memory.
+    opaque: whether the specification leaves open which lane holds which element of its matrices.
     variants: (modifier, effects of forms with this modifier); the first match counts.
     still: whether there are none, besides the results: follows from the others.
     """
@@ -223,6 +225,9 @@ class Effects:
     allocates: bool = False
     resizes: bool = False
     holds: bool = False
+    frees: bool = False
+    tensor: bool = False
+    opaque: bool = False
     variants: tuple[tuple[str, Effects], ...] = ()
     still: bool = field(init=False, repr=False, compare=False)
 

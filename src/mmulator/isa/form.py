@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
-from mmulator.isa.effects import Effects
+from mmulator.classes import dataclass
+from mmulator.isa.effects import Effects, Together
 from mmulator.isa.row import BLACKWELL, FIXED_SPACES, OperandSpec, Requirement, Row, Section, Signature, Slot, Status
 from mmulator.isa.types import NO_TYPE, TYPES, ElementType
 from mmulator.lazy import cached_property
@@ -266,6 +267,11 @@ class Form:
         return int(self["num"].removeprefix("x") or 0)
 
     @property
+    def products(self) -> int:
+        """Number of matrices that it multiplies by as many: m8n8k4 of .f16 does four."""
+        return 4 if (self.m, self.n, self.k) == (8, 8, 4) and self.atype.name == "f16" else 1
+
+    @property
     def is_move(self) -> bool:
         """Whether it moves matrices of m by n without arithmetic: the rows of isa/matrix_move.py."""
         return self.m > 0 and not self.k
@@ -285,7 +291,7 @@ class Form:
     @property
     def lanes(self) -> int:
         """Number of threads that execute the instruction together: 128 for wgmma, otherwise 32."""
-        return 128 if self.family == "wgmma" else 32
+        return 128 if self.effects.together is Together.WARPGROUP else 32
 
 
 def form_of(row: Row, taken: Mapping[str, str]) -> Form:

@@ -78,13 +78,11 @@ def fragment(form: Form, name: str, element: ElementType, elements: int, access:
 def matrix_operands(form: Form) -> tuple[OperandSpec, OperandSpec, OperandSpec, OperandSpec]:
     """The operands d, a, b, c."""
     m, n, k = form.m, form.n, form.k
-    # m8n8k4 with .f16 computes four matrices, one by each group of eight lanes
-    copies = 4 if (m, n, k) == (8, 8, 4) and form.atype.name == "f16" else 1
     return (
-        fragment(form, "d", form.dtype, copies * m * n, "w"),
-        fragment(form, "a", form.atype, copies * m * k // (2 if form.sparse else 1)),
-        fragment(form, "b", form.btype, copies * k * n),
-        fragment(form, "c", form.ctype, copies * m * n),
+        fragment(form, "d", form.dtype, form.products * m * n, "w"),
+        fragment(form, "a", form.atype, form.products * m * k // (2 if form.sparse else 1)),
+        fragment(form, "b", form.btype, form.products * k * n),
+        fragment(form, "c", form.ctype, form.products * m * n),
     )
 
 

@@ -8,9 +8,9 @@ this folder that have the names of chapters of the Instruction Set (PTX ISA 9.1)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from mmulator.classes import dataclass
 from mmulator.errors import InternalError
 from mmulator.isa.effects import LANEWISE, Effects
 from mmulator.isa.targets import TARGETS, Target

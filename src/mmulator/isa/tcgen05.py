@@ -49,7 +49,7 @@ def _row(name: str, slots: tuple[Slot, ...], operands: tuple[OperandSpec, ...], 
     return replace(row(f"tcgen05.{name}", slots, operands, section, needs=needs, effects=effects, **given), inferred=inferred)
 
 
-_ACTS = ACTS.but(counted_as="tcgen05")
+_ACTS = ACTS.but(counted_as="tcgen05", tensor=True)
 _WARP = _ACTS.but(together=Together.WARP)
 _ISSUES = _ACTS.but(queue=Queue.TENSOR, step=Step.ISSUE)
 
@@ -71,7 +71,7 @@ def _allocation(
     return (
         _row("alloc", (*slots, to, _B32), (_at_shared("dst"), columns), _ALLOCATES, ptx=ptx,
              unsupported=unsupported),
-        _row("dealloc", (*slots, _B32), (src("taddr", "u32"), columns), _WARP, ptx=ptx, unsupported=unsupported),
+        _row("dealloc", (*slots, _B32), (src("taddr", "u32"), columns), _WARP.but(frees=True), ptx=ptx, unsupported=unsupported),
     )  # fmt: skip
 
 

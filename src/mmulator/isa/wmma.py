@@ -110,7 +110,7 @@ _KINDS: tuple[tuple[str, tuple[int, int], int, tuple[str, ...], tuple[str, ...],
 )
 
 
-_WARP = ACTS.but(together=Together.WARP)
+_WARP = ACTS.but(together=Together.WARP, opaque=True)
 _MULTIPLIES = _WARP.but(multiplies=True, counted_as="wmma", flow=Flow.PRODUCT)
 _LOADS = _WARP.but(memory=MemoryEffect.READ, counted_as="wmma.load", flow=Flow.TILE, addressed=Addressed.WARP)
 _STORES = _WARP.but(memory=MemoryEffect.WRITE, counted_as="wmma.store", stored=Stored.TILE, addressed=Addressed.WARP)

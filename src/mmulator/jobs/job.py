@@ -383,12 +383,12 @@ def _shuffled(kernel: Kernel, job: Job, values: Sequence[Any], timeout: float | 
     from mmulator.jobs.sanitized import Way
 
     device = job.device or kernel.module.default_device
-    shape, arguments = kernel.prepared(
+    launch = kernel.prepared(
         job.grid, job.block, values, job.shared, device, job.cluster, job.cooperative, job.placed()
     )
     steps, order = way is Way.STEPS, seed if seed != job.seed else None
     how = How(seed, order, 1, timeout, slice=SLICE * steps, step=steps, waits=job.waits or way is Way.WAITS)
-    kernel.run(shape, arguments, device, how)
+    kernel.run(launch, how)
 
 
 def watched_elements(job: Job, elements: Sequence[str]) -> list[tuple[int, tuple[int, ...]]]:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mmulator.compiler.options import CompileOptions
+from mmulator.launch.arena import bytes_at
 from mmulator.launch.arguments import Arguments
 from mmulator.launch.observers import Observer, instrument_of
 from mmulator.launch.shape import LaunchShape
@@ -29,9 +30,10 @@ Meanwhile = Callable[[Callable[[], str]], None]
 class Launch:
     """The description of a launch, for every backend.
 
-    kernel: what the backend's `compile` gave.
+    kernel: a `Kernel` of a module; for a backend, what its `compile` gave.
     shape: CTAs, threads, clusters, dynamic shared memory.
     arguments: parameter memory and buffers; the arrays of the buffers are updated in place.
+    device: whose arithmetic it has; a backend's kernel has its own.
     back: arrays that are wanted afterwards; None: all.
     variables: (start address, bytes, writable) of the module's variables; None: the module's own memory.
     """
@@ -39,8 +41,19 @@ class Launch:
     kernel: Any
     shape: LaunchShape
     arguments: Arguments
+    device: str = ""
     back: Sequence[np.ndarray] | None = None
     variables: Sequence[tuple[int, np.ndarray, bool]] | None = None
+
+    def run(self, how: How, observers: Sequence[Observer] = (), **compiling: Any) -> Any:
+        """Run a launch of a module's kernel on this machine; the report. Parameters as in `Kernel.run` (host/module.py)."""
+        return self.kernel.run(self, how, observers, **compiling)
+
+    def writable(self) -> list[tuple[int, np.ndarray]]:
+        """(address, bytes) of the memory that it may write: what it was given, and variables of its kernel's module."""
+        given = (b for b in (*self.arguments.buffers, *self.arguments.regions) if b.writable)
+        variables = ((start, array) for start, array, writable in self.kernel.module.image.buffers if writable)
+        return [*((b.start, bytes_at(b.host, b.size)) for b in given), *variables]
 
 
 @dataclass(slots=True)

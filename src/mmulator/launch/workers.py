@@ -190,7 +190,7 @@ class Workers:
         self.counts, self.shares = _counters(grid.workers, len(grid.kernel.code) + TALLIES * bool(grid.kernel.matrix.tensor))
         self.first_count, self.next_count = pointer(self.counts), self.counts.strides[0]
         # times: when others join (never again then), when the time is up, when better code of the kernel pays
-        self.joined = self.deadline = self.improved = float("inf")
+        self.joined = self.deadline = self.improved = self.start = float("inf")
         first = min(FIRST, FIRST_MACS // (grid.kernel.most_macs or 1)) or 1
         self.meet = grid.shape.cooperative and self.clusters > 1  # they wait for each other: turns are short from the start
         self.piece = first if self.meet else grid.kernel.piece or first
@@ -401,8 +401,8 @@ class Workers:
         if self.meanwhile is not None:
             self.meanwhile(self.where)
         if now > self.improved:
-            self.improved = float("inf")
             self.grid.kernel.blocks.improve()
+            self.improved = max(now, self.start + self.grid.kernel.blocks.patience)
         if now > self.deadline:
             raise _Late
 
@@ -432,7 +432,7 @@ class Workers:
 
     def _run_grid(self) -> Outcome:
         grid, timeout, start = self.grid, self.timeout, time.perf_counter()
-        self.improved = start + grid.kernel.blocks.patience
+        self.start, self.improved = start, start + grid.kernel.blocks.patience
         if timeout is not None:
             self.deadline = start + timeout
         self.joined = start + MOMENT
@@ -484,12 +484,12 @@ class Workers:
 
     def where(self) -> str:
         """Blocks that are done, and where the warps of another one are."""
-        return f"{self._how_far()}; {self.diagnosis().unfinished(self.grid, self._begun())[0]}"
+        return f"{self._how_far()}{self.diagnosis().unfinished(self.grid, self._begun())[0]}"
 
     def _too_late(self) -> LimitReached:
         where, first = self.diagnosis().unfinished(self.grid, self._begun())
         return LimitReached(
-            f"{self.grid.kernel.name} did not finish within {self.timeout:g} s: {self._how_far()}; {where}",
+            f"{self.grid.kernel.name} did not finish within {self.timeout:g} s: {self._how_far()}{where}",
             span=first.span if first is not None else None,
             hint="an endless loop, or a larger --timeout is needed", fault="TIMEOUT",
         )

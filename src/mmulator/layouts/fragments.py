@@ -10,12 +10,12 @@ measured on an NVIDIA H200. Fragments of `.m16n16` and `.m16n8` matrix moves fol
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mmulator.classes import dataclass
 from mmulator.errors import OperandError, shown
 from mmulator.interop import as_array
 from mmulator.lazy import cached_property

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
+from mmulator.classes import dataclass
 from mmulator.errors import OperandError, shown
 from mmulator.isa.types import TYPES
 

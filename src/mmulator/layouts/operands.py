@@ -193,17 +193,17 @@ def fragment(form: Form, name: str) -> Fragment:
     if form.is_move:
         if name in ("r", "a", "d"):
             return _matrix_move(form)
-    elif form.family == "wmma":
+    elif form.effects.opaque:
         if name == "r" and form.type:
             return _wmma(form, form.op[-1].replace("d", "c"), form.type)
         types = {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}
         if t := types.get(name, NO_TYPE):
             return _wmma(form, name.replace("d", "c"), t)
-    elif form.family != "tcgen05":  # whose matrices are in tensor memory
+    elif not form.effects.tensor:  # whose matrices are in tensor memory
         types = {"a": form.atype, "b": form.btype, "c": form.ctype, "d": form.dtype}
         t = types.get(name, NO_TYPE)
-        if t and not (form.family == "wgmma" and name == "b"):
-            if form.family == "mma" and form.shape == "m8n8k4" and form.atype.name == "f16":
+        if t and not (form.lanes > 32 and name == "b"):
+            if form.products > 1:
                 return _quad_pairs(form, name, t)
             if name == "a":
                 return operand_a(form.m, form.k // 2 if form.sparse else form.k, *_element(form, t))

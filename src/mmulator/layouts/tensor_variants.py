@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mmulator.classes import dataclass
 from mmulator.isa.form import Form
 from mmulator.layouts.instruction_descriptor import KINDS, InstructionDescriptor, decode
 

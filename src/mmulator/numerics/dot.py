@@ -15,13 +15,14 @@ A sum is made of steps, and the steps are the record of it: `dot` is the result 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from mmulator.classes import dataclass
 from mmulator.isa.types import F16, F32, F64, ElementType
 from mmulator.numerics.formats import Mode, decode, element_type, encode, encode_ieee, infinity, integers
 from mmulator.numerics.profiles import GROUP, DotKey, Profile, profile_for

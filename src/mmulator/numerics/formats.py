@@ -9,12 +9,12 @@ Fundamental Types; Alternate Floating-Point Data Formats; Packed Floating Point 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mmulator.classes import dataclass
 from mmulator.errors import OperandError
 from mmulator.interop import as_array, named_dtype
 from mmulator.isa.types import TYPES, ElementType

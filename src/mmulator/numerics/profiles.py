@@ -16,10 +16,11 @@ inferred      not observed on that device: carried over from a related device, a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache, lru_cache
 from typing import Literal
 
+from mmulator.classes import dataclass
 from mmulator.errors import UnsupportedError
 from mmulator.isa.form import Form
 from mmulator.isa.targets import DEVICES

@@ -7,10 +7,11 @@ instruction that needs its warp together (`.sync`): there the block's code first
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Any
 
+from mmulator.classes import dataclass
 from mmulator.errors import must_be
 from mmulator.isa.effects import Effects, Ends, MemoryEffect, Queue, Step, Together
 from mmulator.program.calls import Aim, cycles, reached

@@ -9,9 +9,10 @@ level of the recursion.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias, cast
 
+from mmulator.classes import dataclass
 from mmulator.errors import LaunchError, must_be
 from mmulator.isa.effects import Ends
 from mmulator.program.image import Abi, abi_of, prototype_abi

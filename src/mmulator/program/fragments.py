@@ -12,10 +12,11 @@ not converted between .f16 and .f32.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import TypeAlias
 
+from mmulator.classes import dataclass
 from mmulator.isa.effects import Algebra, Ends, MemoryEffect, Queue, Together
 from mmulator.isa.types import type_bits
 from mmulator.program.blocks import Block, FunctionBlocks

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 
+from mmulator.classes import dataclass
+from mmulator.codegen.locks import remaining
 from mmulator.errors import must_be
 from mmulator.isa.effects import Ends, MemoryEffect
 from mmulator.isa.types import type_bits
@@ -75,14 +77,13 @@ def block_uses_defs(block: Block) -> tuple[set[str], set[str], set[str]]:
     return reads, writes, touched
 
 
-def pinned_registers(function: FunctionBlocks) -> set[str]:
+def pinned_registers(function: FunctionBlocks) -> frozenset[str]:
     """Operands of asynchronous instructions: the hardware accesses them later, so they do not share slots."""
-    pinned: set[str] = set()
-    for block in function.blocks:
-        for ins in block.body:
-            if ins.effects.pinned:
-                pinned.update(pinned_by(ins))
-    return pinned
+    if "pinned" not in function.known:
+        pinning = (ins for block in function.blocks for ins in block.body if ins.effects.pinned)
+        function.known["pinned"] = frozenset(name for ins in pinning for name in pinned_by(ins))
+    found: frozenset[str] = function.known["pinned"]
+    return found
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ def liveness(function: FunctionBlocks) -> Liveness:
     while changed:
         changed = False
         for n in range(len(blocks) - 1, -1, -1):
+            remaining()
             out: set[str] = set()
             for target in blocks[n].targets:
                 out |= live_in[target - first]
@@ -169,7 +171,7 @@ def allocate(
 
     live_in, live_out = [both(s) for s in live.into], [both(s) for s in live.out]
     # a result that arrives after a call or barrier is written in the following block: nothing to keep alive
-    pinned = pinned_registers(function)
+    pinned = {*pinned_registers(function)}
     for parameter in (*function.function.params, *function.function.returns):
         if parameter.space == "reg":
             pinned.add(parameter.name)
@@ -203,10 +205,12 @@ def _assign(
     blocks: list[Block], live_in: list[set[str]], live_out: list[set[str]], pinned: set[str], types: dict[str, str]
 ) -> dict[str, int]:
     ranges: dict[str, tuple[int, int]] = {}
-    for n in range(len(blocks)):
-        for r in live_in[n] | live_out[n]:
-            low, high = ranges.get(r, (n, n))
-            ranges[r] = (min(low, n), max(high, n))
+    before: set[str] = set()
+    for n in range(len(blocks) + 1):
+        here = live_in[n] | live_out[n] if n < len(blocks) else set()
+        for r in here ^ before:  # it begins here, or it ended one block before
+            ranges[r] = ranges.get(r, (n, n))[0], n if r in here else n - 1
+        before = here
     for r in pinned:
         ranges[r] = (0, len(blocks))
     slots: dict[str, int] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 
 from mmulator.isa.types import type_bits
@@ -22,7 +23,7 @@ def neighbours(block: Block, uniform: Collection[str]) -> list[list[Instruction]
     uniform: registers with one value for all lanes, whose loads are done otherwise.
     """
     found: list[list[tuple[int, Instruction]]] = []
-    open_: dict[tuple[str, str], list[tuple[int, Instruction]]] = {}
+    open_: dict[str, dict[str, list[tuple[int, Instruction]]]] = defaultdict(dict)  # by register, then state space
     for ins in block.body:
         uses, defs = uses_and_defs(ins)
         if not is_plain_load(ins) and not is_still(ins):
@@ -30,12 +31,12 @@ def neighbours(block: Block, uniform: Collection[str]) -> list[list[Instruction]
         elif _joins(ins) and not uses.issubset(uniform):
             address = ins.operands[1]
             assert isinstance(address, Address) and isinstance(address.base, Reg)
-            key = ins.form["space"], address.base.name
-            if key not in open_:
-                found.append(open_.setdefault(key, []))
-            open_[key].append((address.offset, ins))
-        for key in [key for key in open_ if key[1] in defs]:
-            del open_[key]
+            spaces = open_[address.base.name]
+            if ins.form["space"] not in spaces:
+                found.append(spaces.setdefault(ins.form["space"], []))
+            spaces[ins.form["space"]].append((address.offset, ins))
+        for name in defs:
+            open_.pop(name, None)
     return [group for loads in found for group in _without_gaps(loads)]
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mmulator.classes import dataclass
 from mmulator.isa.effects import Ends, Together
 from mmulator.isa.form import Form
-from mmulator.program.blocks import Block, FunctionBlocks
+from mmulator.program.blocks import LONGEST, Block, FunctionBlocks
 from mmulator.program.frames import pinned_registers
 from mmulator.program.uses import registers_of, uses_and_defs
 from mmulator.ptx.tree import Instruction, Operand, Reg, flatten
@@ -244,7 +245,7 @@ def delay(function: FunctionBlocks) -> None:
                     reads |= uses
                     writes |= defs
                 here = after
-                if at < len(after.body):
+                if at < len(after.body) and len(block.body) + len(after.body) < LONGEST:
                     moved = _movable(block, _taken_up(after.body[at:]), reads | pinned, writes | pinned)
                     those = set(moved)
                     block.body = [ins for ins in block.body if ins not in those]

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
 
+from mmulator.codegen.locks import remaining
 from mmulator.isa.effects import Ends, Flow, MemoryEffect, Pointer, Queue, Step
 from mmulator.isa.types import type_bits
 from mmulator.program.uses import accesses, registers_of, uses_and_defs
@@ -129,6 +130,7 @@ def origins(
     steps = [(i, defs) for i, defs in steps if defs]
     changed = True
     while changed:
+        remaining()
         changed = False
         for ins, defs in steps:
             said = _origin(ins, known, variables)

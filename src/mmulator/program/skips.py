@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mmulator.codegen.locks import remaining
 from mmulator.errors import must_be
 from mmulator.isa.effects import Ends, MemoryEffect, Together
 from mmulator.program.blocks import Block, Program, instructions
@@ -115,6 +116,7 @@ def _spread(bits: list[int], ways: list[list[int]]) -> list[int]:
     found = list(bits)
     waiting = [n for n, b in enumerate(found) if b]
     while waiting:
+        remaining()
         u = waiting.pop()
         for v in ways[u]:
             if found[u] & ~found[v]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mmulator.codegen.locks import remaining
 from mmulator.errors import must_be
 from mmulator.isa.effects import Algebra, Flow
 from mmulator.program.blocks import FunctionBlocks
@@ -88,6 +89,7 @@ def doubt(function: FunctionBlocks, live: Liveness, watched: bool = False) -> Ma
     def spread(found: set[str], loads: bool, shuffles: bool = True) -> frozenset[str]:
         changed = True
         while changed:
+            remaining()
             before = len(found)
             for flow, ins, uses, defs in flows:
                 if not defs <= found and takes_doubt(flow, ins, uses, found, own, loads, shuffles):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from mmulator.codegen.locks import remaining
 from mmulator.errors import must_be
 from mmulator.isa.effects import Ends, Flow, MemoryEffect
 from mmulator.isa.types import type_bits
@@ -143,6 +144,7 @@ class _Flow:
     def solve(self) -> None:
         before = None
         while before != (before := (len(self.varying), len(self.apart))):
+            remaining()
             for block, steps in zip(self.blocks, self.steps):
                 apart = block.index in self.apart
                 for depends, defs in steps:

@@ -167,7 +167,7 @@ def _constants_fit(joined: str, types: tuple[str, ...], multiplicand: bool) -> b
 def _refused_constants(spec: OperandSpec, types: tuple[str, ...], context: OperandContext) -> tuple[str, ...]:
     """Kinds of constants that a vector must not hold, because ptxas makes the element an operand of a different instruction."""
     form, number = context.form, context.module.target.number
-    if form.family == "tcgen05":
+    if form.effects.tensor:
         return ("float", "bits") if form.effects.multiplies else ("float",)
     if "f64" in types and "u64" not in types:
         return ("int",)
@@ -175,7 +175,7 @@ def _refused_constants(spec: OperandSpec, types: tuple[str, ...], context: Opera
         return ("float",) if "b32" in types and not _volta_move(context) else ()
     if spec.name == "c" and element_by_element(form, "c", context.module.target):
         return ("int",) if "f32" in types else ("int", "float", "bits")
-    if form.family != "wmma" or spec.name not in "ab" or not form.atype:
+    if not form.effects.opaque or spec.name not in "ab" or not form.atype:
         return ()
     if form.atype.bits < 8:
         return () if lowered_integer(form, context.module.target) else ("int", "float")
@@ -196,13 +196,13 @@ def _kept(context: OperandContext) -> bool:
     """Whether no result may be a sink: those of tensor memory, and floats loaded in columns, on targets before sm_75."""
     form = context.form
     early = context.module.target.number < 75 and form.type.is_float
-    return form.family == "tcgen05" or (early and (form.op, form.layout) == ("load.c", "col"))
+    return form.effects.tensor or (early and (form.op, form.layout) == ("load.c", "col"))
 
 
 def _each(spec: OperandSpec, types: tuple[str, ...], context: OperandContext) -> bool:
     """Whether ptxas moves the elements one by one, or gives each to a separate instruction."""
     form, target = context.form, context.module.target
-    if form.family != "wmma":
+    if not form.effects.opaque:
         return element_by_element(form, spec.name, target)
     if form.op != "mma" or not form.atype:
         return False

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from mmulator.classes import dataclass
 from mmulator.isa.matrix import FAMILIES
 from mmulator.ptx.declared import parameter_bytes as parameter_bytes
 from mmulator.ptx.declared import parameter_offsets as parameter_offsets

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
-from mmulator.classes import node
+from mmulator.classes import dataclass, node
 from mmulator.isa.effects import Effects
 from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form

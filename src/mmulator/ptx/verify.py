@@ -13,16 +13,16 @@ from collections.abc import Iterator
 
 from mmulator.codegen.locks import remaining
 from mmulator.errors import InvalidInstructionError
+from mmulator.isa.effects import Ends
 from mmulator.isa.form import Form
 from mmulator.isa.match import unavailable
 from mmulator.isa.targets import TARGETS
 from mmulator.ptx.check import are_plain, check_operands
 from mmulator.ptx.directives import check_directives
 from mmulator.ptx.operands import OperandContext, OperandProblem
-from mmulator.ptx.pairs import check_pairs
 from mmulator.ptx.resources import parameter_offsets
 from mmulator.ptx.selectors import VIDEO
-from mmulator.ptx.tree import Function, Immediate, Instruction, ParsedModule, Reg, flatten
+from mmulator.ptx.tree import Function, Immediate, Instruction, ParsedModule, Reg, Symbol, flatten
 from mmulator.source import Span
 
 MAX_ERRORS = 100
@@ -152,3 +152,37 @@ def _selected(instruction: Instruction, form: Form) -> list[OperandProblem]:
                 what = f"selects .{part.component} of a register" if part.component else "negates a register"
                 problems.append(OperandProblem(f"{instruction.opcode} cannot take an operand that {what}", part.span))
     return problems
+
+
+_RULE = "TensorCore 5th Generation Family Instructions: CTA pair (PTX ISA 9.1)"
+
+
+def check_pairs(module: ParsedModule, kernel: Function) -> Iterator[InvalidInstructionError]:
+    """The error of a kernel whose tcgen05 instructions differ in .cta_group. As in ptxas those of functions that it calls count,
+    those that no thread reaches as well, and those of tensor copies do not.
+    """
+    if not module.target.suffix or not kernel.is_entry:
+        return
+    first: Instruction | None = None
+    functions, seen = [kernel], {kernel.name}
+    for function in functions:
+        for ins in function.instructions:
+            if ins.opcode == "tcgen05" and _group(ins):
+                first = first or ins
+                if _group(ins) != _group(first):
+                    yield InvalidInstructionError(
+                        f"`.{_group(ins)}` in a kernel that has `.{_group(first)}` in line {first.span.line}: all tcgen05 "
+                        f"instructions of {kernel.name}, and of functions that it calls, must have one .cta_group",
+                        span=ins.mnemonic_span, rule=_RULE,
+                    )  # fmt: skip
+                    return
+            elif ins.effects.ends is Ends.CALL:
+                named = (module.function(o.name) for o in ins.operands if isinstance(o, Symbol) and o.space == "func")
+                for called in named:
+                    if called is not None and called.name not in seen:
+                        seen.add(called.name)
+                        functions.append(called)
+
+
+def _group(ins: Instruction) -> str:
+    return next((m for m in ins.modifiers if m.startswith("cta_group::")), "")

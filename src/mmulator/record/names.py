@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.launch.arguments import Arguments
+from mmulator.launch.launch import Launch
 from mmulator.launch.regions import pointer
 
 
@@ -70,15 +70,10 @@ class DeviceNames:
         return found.element(address) if found is not None else f"0x{address:x}"
 
     @classmethod
-    def of(cls, arguments: Arguments, parameters: Sequence[str], named: Mapping[str, np.ndarray]) -> DeviceNames:
-        """Names of the arrays that a launch was given.
-
-        arguments: of the launch.
-        parameters: names of the kernel's parameters.
-        named: arrays that the caller has names for.
-        """
-        arrays = []
-        for name, value in (*named.items(), *zip(parameters, arguments.values)):
+    def of(cls, launch: Launch, named: Mapping[str, np.ndarray]) -> DeviceNames:
+        """Names of the arrays that a launch was given. named: arrays that the caller has names for."""
+        arrays, arguments = [], launch.arguments
+        for name, value in (*named.items(), *zip((p.name for p in launch.kernel.signature.params), arguments.values)):
             if isinstance(value, np.ndarray) and value.nbytes:
                 place = pointer(value)
                 for buffer in (*arguments.buffers, *arguments.regions):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mmulator.isa.effects import Algebra
 from mmulator.isa.types import type_bits
 from mmulator.ptx.tree import Instruction, Operand, Reg, VectorOperand
 
@@ -12,7 +13,7 @@ def part_of(ins: Instruction, name: str, low: int, width: int) -> tuple[Operand,
     ins: the instruction.
     name, low, width: the register that it writes, and the bits that are asked for.
     """
-    if ins.opcode != "mov" or len(ins.operands) != 2:
+    if ins.effects.algebra is not Algebra.COPY or len(ins.operands) != 2:
         return None
     target, source = ins.operands
     if isinstance(target, VectorOperand):

@@ -86,7 +86,7 @@ def product_element(trail: Trail, step: TrailStep, lane: int, register: str, low
     form, named = ins.form, operands_of(ins)
     d = fragment(form, "d")
     names = [o.name for o in elements(named["d"]) if isinstance(o, Reg)]
-    quarter = step.place.warp % 4 if form.family == "wgmma" else 0
+    quarter = step.place.warp % 4 if form.lanes > 32 else 0
     copy, rows, columns = d.maps
     at = quarter * LANES + lane, names.index(register), low // d.bits
     row, column, which = int(rows[at]), int(columns[at]), int(copy[at])
@@ -200,7 +200,7 @@ def _places(
 
 def _kept(trail: Trail, step: TrailStep, form: Form, named: dict[str, Operand], row: int, quarter: int) -> NDArray[Any] | None:
     """The k of each element of a row of sparse A."""
-    register, selector = (named.get("e"), named.get("f")) if form.family == "mma" else (named.get("sp-meta"), named.get("sp-sel"))
+    register, selector = (named.get(own, named.get(other)) for own, other in (("e", "sp-meta"), ("f", "sp-sel")))
     if not (isinstance(register, Reg) and isinstance(selector, Immediate)):
         return None
     words = _registers(trail, step, register, form.lanes, quarter)

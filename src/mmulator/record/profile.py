@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from mmulator.isa.effects import Ends
+from mmulator.diagnostics.mbarriers import operates
+from mmulator.isa.effects import Ends, Together
 from mmulator.launch.limits import MULTIPROCESSOR
 from mmulator.launch.shape import LaunchShape
+from mmulator.layouts.operands import fragment
 from mmulator.program.as_ptxas.inflight import is_injected
 from mmulator.program.blocks import Block, Program, instructions
 from mmulator.program.counts import instruction_macs
-from mmulator.ptx.tree import Function, Instruction, Label
+from mmulator.ptx.tree import Function, Instruction, Label, VectorOperand
 from mmulator.record.counts import SUMS, Counts
-from mmulator.record.matrix_loads import as_loaded, descriptor_bytes
 from mmulator.record.profile_data import KINDS, Executed, Occupancy, ProfileData, Tally, Traffic
 from mmulator.record.profile_page import body
 from mmulator.record.profile_text import table
@@ -89,7 +90,7 @@ def _matrices(ins: Instruction, times: int) -> dict[str, Traffic]:
 
 
 def _waits(ins: Instruction) -> bool:
-    return ins.opcode == "mbarrier" and ins.effects.ends is Ends.WAIT
+    return operates(ins) and ins.effects.ends is Ends.WAIT
 
 
 def _of_sites(counts: Counts) -> Iterator[tuple[Instruction, Tally]]:
@@ -147,4 +148,39 @@ def occupancy(shape: LaunchShape, shared: int, device: str) -> Occupancy:
     return Occupancy(
         blocks * shape.warps, threads // WARP, blocks, limit,
         min(255, REGISTERS // max(blocks * shape.warps * WARP, 1) // 8 * 8),
+    )  # fmt: skip
+
+
+_LANES = 32
+
+
+def descriptor_bytes(ins: Instruction) -> int:
+    """Bytes of A and B that a wgmma of four warps reads from shared memory."""
+    if not ins.effects.multiplies or ins.effects.together is not Together.WARPGROUP:
+        return 0
+    form = ins.form
+    row = form.k * form.atype.bits // 8
+    a = 0 if isinstance(ins.operands[1], VectorOperand) else form.m * row // (2 if form.sparse else 1)
+    return a + form.n * row
+
+
+def as_loaded(ins: Instruction, traffic: Traffic) -> Traffic:
+    """The accesses that ptxas makes of those of a wmma, of which `traffic` has one for each register.
+
+    It loads once what a fragment holds several times, has one access for two registers that lie side by side in a row, and one
+    for each byte where bytes of a register are in different rows.
+    """
+    kind, form = ins.mnemonic[:10], ins.form
+    if kind not in ("wmma.load.", "wmma.store"):
+        return traffic
+    f, matrix = fragment(form, "r"), ins.modifiers[1] if kind == "wmma.load." else "d"
+    less = f.registers * _LANES * f.register_bits // (f.bits * f.rows * f.columns) if matrix in "ab" else 1
+    along = "row" if form.m >= form.n else "col"  # m8n32k16 is computed as its transpose
+    if matrix in "cd" and along in ins.modifiers and f.bits == f.register_bits:
+        less *= 2
+    across = "col" if matrix == "a" else "row"
+    more = 4 if matrix in "ab" and f.bits == 8 and across in ins.modifiers else 1
+    return replace(
+        traffic, requests=traffic.requests * more // less, bytes=traffic.bytes // less, units=traffic.units // less,
+        lanes=traffic.lanes * more // less, ideal=traffic.ideal // less,
     )  # fmt: skip

@@ -30,7 +30,7 @@ def serving(ins: Instruction, read: Collection[str]) -> Serves:
         return Serves.BYPASS if "cg" in ins.modifiers else Serves.COPY
     if effects.queue is Queue.BULK:
         return Serves.ALONE if "tensor" in ins.modifiers else Serves.BULK
-    if ins.opcode == "wmma":
+    if effects.opaque:
         return Serves.FRAGMENT
     if effects.counted_as == "atomic" and form["space"] != "shared::cluster":
         return _of_atomic(ins, read)

@@ -471,7 +471,7 @@ def _converted(
     ins = self.trail.instruction(step)
     sources = ins.operands[1:]
     element, count = parts_of(ins.form["type"])
-    if ins.opcode != "cvt" or count != 2 or len(sources) < 2:
+    if ins.effects.flow is not Flow.BESIDE or count != 2 or len(sources) < 2:
         return None
     half = type_bits(ins.form["type"]) // 2
     if low // half != (low + width - 1) // half:

@@ -13,7 +13,7 @@ READ_EARLY = Rule(
     "Between a wgmma.mma_async and the wgmma.wait_group that covers its group the accumulator registers are not the program's: "
     "what is read there is undefined, also by a mov, and also as the A of another wgmma. ptxas puts a wait where it sees that "
     "(warning C7517), and then wgmma run one after the other; what it does not see reads old or half-made sums.",
-    "put wgmma.commit_group behind the wgmma and a wgmma.wait_group with a small enough N before the read",
+    "put wgmma.commit_group after the wgmma and a wgmma.wait_group with a small enough N before the read",
     static=True,
 )  # fmt: skip
 WRITTEN_EARLY = Rule(
@@ -54,13 +54,13 @@ NOT_COMMITTED = Rule(
     _COMMIT,
     "wgmma.wait_group waits for groups, so a wgmma.mma_async that no wgmma.commit_group follows is never waited for, and "
     "what it computed can never be used.",
-    "put wgmma.commit_group behind the last wgmma of a batch, and wgmma.wait_group before its results are used",
+    "put wgmma.commit_group after the last wgmma of a batch, and wgmma.wait_group before its results are used",
     static=True,
 )  # fmt: skip
 NOT_WAITED = Rule(
     106, "wgmma-not-waited", Severity.WARNING, "a thread exits while a group of wgmma is pending",
     _WAIT,
-    "What a wgmma.mma_async computed can be used behind the wgmma.wait_group that covers its group; here none follows.",
+    "What a wgmma.mma_async computed can be used after the wgmma.wait_group that covers its group; here none follows.",
     "put wgmma.wait_group 0 before the results are used, or leave out the wgmma",
     static=True,
 )  # fmt: skip

@@ -31,7 +31,7 @@ RESIZE = Rule(
     603, "setmaxnreg-count", Severity.ERROR, "setmaxnreg in the wrong direction",
     "PTX ISA 9.1, Miscellaneous Instructions: setmaxnreg",
     "setmaxnreg.dec must not ask for more registers than the thread has, setmaxnreg.inc not for fewer.",
-    "dec in the warpgroups that need few registers, inc in the others, each once",
+    "count the registers that each warpgroup has, from the bound of .maxnreg or .minnctapersm on",
 )  # fmt: skip
 LANES_EXITED = Rule(
     604, "aligned-lanes-exited", Severity.WARNING, "lanes of a warp exit before an .aligned barrier of the warp", f"{_SYNC}: bar",
@@ -69,7 +69,7 @@ COUNTS = Rule(
 BARRIER = Rule(
     621, "barrier-operand-invalid", Severity.ERROR, "a barrier that does not exist, or an impossible count", f"{_SYNC}: bar",
     "Barriers are 0 to 15; a thread count is a multiple of the warp size.",
-    "round the count up to whole warps: each counts 32",
+    "name a barrier from 0 to 15, and a count of whole warps: each counts 32",
 )  # fmt: skip
 BARRIER_LANES = Rule(
     622, "barrier-operand-differs", Severity.ERROR, "lanes of a warp name different barriers or counts", f"{_SYNC}: bar",

@@ -16,7 +16,7 @@ INIT_IN_USE = Rule(
 NOT_INITIALISED = Rule(
     401, "mbarrier-not-initialised", _ERROR, "an mbarrier operation where no mbarrier has been initialised", _SYNC + "mbarrier",
     "Any mbarrier operation but mbarrier.init on memory that holds no mbarrier object is undefined.",
-    "let one thread execute mbarrier.init, then a fence and a barrier, before others use it; check the address",
+    "let one thread execute mbarrier.init, then fence.mbarrier_init or a barrier, before others use it; check the address",
 )  # fmt: skip
 AFTER_INVAL = Rule(
     402, "mbarrier-use-after-inval", _ERROR, "an mbarrier is used after mbarrier.inval", _SYNC + "mbarrier.inval",
@@ -82,9 +82,9 @@ INVAL_IN_USE = Rule(
 INIT_NOT_VISIBLE = Rule(
     413, "mbarrier-init-not-visible", _ERROR, "an mbarrier is used by a thread that does not know of its mbarrier.init",
     _SYNC + "mbarrier.init; fence.mbarrier_init",
-    "mbarrier.init is a write like any other: a thread that uses the mbarrier must be ordered behind it, by a barrier of the "
+    "mbarrier.init is a write like any other: a thread that uses the mbarrier must be ordered after it, by a barrier of the "
     "block; by threads of another block by barrier.cluster, whose arrive has .release or follows fence.mbarrier_init.",
-    "let the block meet at bar.sync behind mbarrier.init, a cluster at fence.mbarrier_init and barrier.cluster",
+    "let the block meet at bar.sync after mbarrier.init, a cluster at fence.mbarrier_init and barrier.cluster",
 )  # fmt: skip
 SCOPE_TOO_NARROW = Rule(
     414, "mbarrier-scope-too-narrow", _WARNING, "an arrival of scope .cta at an mbarrier of another block",
@@ -105,10 +105,10 @@ INIT_NOT_FENCED = Rule(
     416, "mbarrier-init-not-fenced", Severity.NOTE, "a copy completes an mbarrier, and no fence follows its mbarrier.init",
     _SYNC + "mbarrier.init; fence.mbarrier_init; Async proxy",
     "mbarrier.init writes through the generic proxy; a bulk or tensor copy completes the mbarrier through the asynchronous one. "
-    "By the letter a fence is needed between, fence.mbarrier_init.release.cluster or fence.proxy.async, behind the mbarrier.init "
+    "By the letter a fence is needed between, fence.mbarrier_init.release.cluster or fence.proxy.async, after the mbarrier.init "
     "and before the barrier. This is a note only, since many kernels have just the barrier, and no chip is known to show a "
     "difference.",
-    "execute fence.mbarrier_init.release.cluster (or fence.proxy.async) in the thread that executes mbarrier.init, behind it and "
+    "execute fence.mbarrier_init.release.cluster (or fence.proxy.async) in the thread that executes mbarrier.init, after it and "
     "before the barrier",
 )  # fmt: skip
 

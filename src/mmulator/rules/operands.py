@@ -168,20 +168,20 @@ DESCRIPTOR = Rule(
     553, "wgmma-descriptor-out-of-bounds", Severity.ERROR, "a matrix descriptor leads out of shared memory", _DESCRIPTOR,
     "All of the matrix that start address, leading and stride byte offset of a descriptor say lies in the shared memory of the "
     "block.",
-    "check the offsets (in bytes, encoded divided by 16), the swizzling mode, and the shared bytes of the launch",
+    "check the start address, offsets and swizzle of the matrix descriptor, and the shared bytes of the launch",
 )  # fmt: skip
 BULK_SIZE = Rule(
     554, "bulk-size-invalid", Severity.ERROR, "the size of a bulk copy or reduction is no multiple of 16 bytes",
     "PTX ISA 9.1, Data Movement and Conversion Instructions: cp.async.bulk",
     "The size of a bulk copy, reduction or prefetch must be a multiple of 16 bytes. Its addresses must be, too.",
-    "round the size up, and make the buffers as large; or copy the remaining bytes with other instructions",
+    "round the size up and the buffers too, or copy what is left over with other instructions",
 )  # fmt: skip
 TENSOR_MAP = Rule(
     555, "tensormap-invalid", Severity.ERROR, "the map of a tensor copy is not valid, or does not fit the instruction",
     "PTX ISA 9.1, Tensors: Tensor-map",
     "A tensor copy takes rank and mode from the instruction, and all else from the tensor map. The map must be one that CUDA's "
     "driver would encode, and must have as many dimensions as the instruction.",
-    "encode the map with cuTensorMapEncodeTiled or cuTensorMapEncodeIm2col, for as many dimensions as the copy has coordinates",
+    "encode it with mm.TensorMap, or cuTensorMapEncodeTiled or cuTensorMapEncodeIm2col, and pass all 128 bytes",
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = (

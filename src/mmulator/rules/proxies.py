@@ -15,25 +15,25 @@ FENCE_MISSING = Rule(
     200, "proxy-fence-missing", Severity.ERROR, "the asynchronous proxy reads what ordinary instructions wrote, with no fence",
     _ASYNC_PROXY,
     "wgmma, cp.async.bulk and tensor copies access memory through the asynchronous proxy; st, cp.async, stmatrix and atomics "
-    "use the generic one. What the generic proxy wrote is there for the asynchronous one only behind a fence.proxy.async that "
-    "is for this state space and stands behind the write on the path of synchronisation from the writer to the operation. A "
+    "use the generic one. What the generic proxy wrote is there for the asynchronous one only after a fence.proxy.async that "
+    "is for this state space and stands after the write on the path of synchronisation from the writer to the operation. A "
     "barrier alone, a fence before the write, of another thread that did not know of the write, or of another state space is "
     "none. The operation may read what was there before.",
-    "let each writer execute fence.proxy.async (of this state space) behind its writes and before the barrier or arrive that "
+    "let each writer execute fence.proxy.async (of this state space) after its writes and before the barrier or arrive that "
     "leads to the operation",
 )  # fmt: skip
 READ_BEFORE_WAIT = Rule(
     201, "tma-read-before-wait", Severity.ERROR, "bytes are read that an asynchronous copy may not have written yet", _BULK,
     "A bulk or tensor copy into shared memory, or an st.async, is complete when the phase of its mbarrier is: a thread may "
-    "read the bytes when its wait for this phase has succeeded, or behind a thread whose wait has. A wait for the phase before "
+    "read the bytes when its wait for this phase has succeeded, or after a thread whose wait has. A wait for the phase before "
     "(the wrong parity) or at another stage's mbarrier succeeds at once and says nothing of these bytes.",
     "wait for the phase of the mbarrier that the copy completes before reading; change the parity with each round of the ring",
 )  # fmt: skip
 REFILL_EARLY = Rule(
     202, "tma-refill-early", Severity.ERROR, "an asynchronous copy overwrites bytes that may still be read", _BULK,
     "A copy may write from its issue on. Whoever issues it must know that all readers of what the bytes held are done: they "
-    "arrive at an mbarrier, or at a barrier, behind their reads, and the producer waits there before it issues the copy.",
-    "arrive at the stage's \"empty\" mbarrier behind the last read (of every lane), and wait for it before the next copy",
+    "arrive at an mbarrier, or at a barrier, after their reads, and the producer waits there before it issues the copy.",
+    "arrive at the stage's \"empty\" mbarrier after the last read (of every lane), and wait for it before the next copy",
 )  # fmt: skip
 OPERAND_OVERWRITTEN = Rule(
     203, "wgmma-operand-overwritten", Severity.ERROR, "shared memory is written while a wgmma that reads it is pending", _WGMMA,
@@ -68,7 +68,7 @@ OPERAND_RACE = Rule(
     _ASYNC_PROXY,
     "What a wgmma or an asynchronous copy reads must be written before, and all writers must have told the thread that issues "
     "it (all four warps, for a wgmma) by a barrier, an mbarrier or a flag. A fence alone tells nobody.",
-    "put a barrier between the writers (behind their fence.proxy.async) and the operation",
+    "put a barrier between the writers (after their fence.proxy.async) and the operation",
 )  # fmt: skip
 PENDING_AT_EXIT = Rule(
     208, "bulk-pending-at-exit", Severity.NOTE, "a thread exits while its asynchronous store may still read shared memory",
@@ -79,17 +79,17 @@ PENDING_AT_EXIT = Rule(
 )  # fmt: skip
 NEVER_COMMITTED = Rule(
     209, "bulk-never-committed", Severity.ERROR, "an asynchronous store is never committed to a group", _COMMIT,
-    "cp.async.bulk.wait_group waits for groups that were committed. A store behind the last cp.async.bulk.commit_group of its "
+    "cp.async.bulk.wait_group waits for groups that were committed. A store after the last cp.async.bulk.commit_group of its "
     "thread is in none: no wait covers it.",
-    "execute cp.async.bulk.commit_group behind the store, in the same thread, before the wait",
+    "execute cp.async.bulk.commit_group after the store, in the same thread, before the wait",
 )  # fmt: skip
 MAP_FENCE_MISSING = Rule(
     210, "tensormap-fence-missing", Severity.ERROR, "a tensor map that the kernel changed is used without its fences", _MAPS,
     "Copies read tensor maps through a proxy of their own. A change by st or tensormap.replace is there for a copy if a "
-    "fence.proxy.tensormap::generic.release (tensormap.cp_fenceproxy has it) is behind the change, and "
-    "fence.proxy.tensormap::generic.acquire of the map's address behind that and before the copy, all on one path of "
+    "fence.proxy.tensormap::generic.release (tensormap.cp_fenceproxy has it) is after the change, and "
+    "fence.proxy.tensormap::generic.acquire of the map's address after that and before the copy, all on one path of "
     "synchronisation. The copy may use the map as it was.",
-    "release behind the change, synchronise, and execute fence.proxy.tensormap::generic.acquire with the map's address and "
+    "release after the change, synchronise, and execute fence.proxy.tensormap::generic.acquire with the map's address and "
     "size 128 in the thread that issues the copy",
 )  # fmt: skip
 MAP_IN_FLIGHT = Rule(
@@ -100,10 +100,10 @@ MAP_IN_FLIGHT = Rule(
 )  # fmt: skip
 COPY_FENCE_MISSING = Rule(
     212, "proxy-fence-missing-copy", Severity.NOTE, "wgmma reads what cp.async copied, with no fence.proxy.async", _ASYNC_PROXY,
-    "cp.async (not cp.async.bulk) writes through the generic proxy. So data that it brought needs a fence.proxy.async, behind "
+    "cp.async (not cp.async.bulk) writes through the generic proxy. So data that it brought needs a fence.proxy.async, after "
     "the wait for the copy, before a wgmma reads it, as data of st does. Many compilers leave it out (Triton's kernels for "
     "Hopper have cp.async.wait_group, bar.sync, wgmma), and no chip is known to show it. That is why this is a note.",
-    "execute fence.proxy.async behind cp.async.wait_group and before the barrier",
+    "execute fence.proxy.async after cp.async.wait_group and before the barrier",
 )  # fmt: skip
 WRITE_FENCE_MISSING = Rule(
     213, "proxy-fence-missing-write", Severity.WARNING,
@@ -112,16 +112,16 @@ WRITE_FENCE_MISSING = Rule(
     "through the generic one. Accesses through both to the same bytes need a fence.proxy.async between, also where both write: a "
     "barrier alone orders the instructions, not the proxies, and the older value may be written last. An example is a tile that "
     "threads fill with zeros before a copy brings a part of it, or a result that a copy adds to what threads initialised.",
-    "let each writer execute fence.proxy.async (of this state space) behind its writes and before the barrier that leads to the "
+    "let each writer execute fence.proxy.async (of this state space) after its writes and before the barrier that leads to the "
     "copy",
 )  # fmt: skip
 REFILL_FENCE_MISSING = Rule(
     214, "proxy-fence-missing-refill", Severity.NOTE,
     "an asynchronous copy overwrites what threads have read, with no fence.proxy.async", _ASYNC_PROXY,
     "Here threads read bytes with ordinary instructions, and then an asynchronous copy overwrites them. By the letter accesses "
-    "through two proxies need a fence.proxy.async between: behind the reads, before the arrive that frees the stage. This is a "
+    "through two proxies need a fence.proxy.async between: after the reads, before the arrive that frees the stage. This is a "
     "note only, since CUTLASS has no such fence in its pipelines, and a read that is complete keeps its value.",
-    "execute fence.proxy.async behind the reads and before the arrive or barrier that frees the buffer",
+    "execute fence.proxy.async after the reads and before the arrive or barrier that frees the buffer",
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = (

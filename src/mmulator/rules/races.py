@@ -64,16 +64,16 @@ IN_CLUSTER = _race(
     304, "race-in-cluster", "blocks of a cluster access the same bytes of shared memory, and nothing orders them",
     _RACE + "Blocks of a cluster are ordered by barrier.cluster (arrive.release, wait.acquire), or by an mbarrier with the scope "
     "of the cluster; bar.sync is of one block alone. An arrival or a wait that is relaxed orders only what fences do: one "
-    "before the arrival, one behind the wait, of scope .cluster or wider. A fence of scope .cta is for the threads of one block.",
+    "before the arrival, one after the wait, of scope .cluster or wider. A fence of scope .cta is for the threads of one block.",
     "put a cluster barrier (cluster.sync(), barrier.cluster.arrive and wait) between the two; where there is one that is "
     "relaxed, or an mbarrier, write .release and .acquire of scope .cluster, or fence.acq_rel.cluster",
 )  # fmt: skip
 COPY_READ = _race(
     305, "async-copy-read-early", "bytes that cp.async copies are read, and nothing says that the copy is over",
     "cp.async returns before it has copied. The thread that issued it knows of its end by cp.async.wait_group, which leaves the "
-    "newest N groups pending, by wait_all, or by an mbarrier behind cp.async.mbarrier.arrive; other threads by a barrier behind "
+    "newest N groups pending, by wait_all, or by an mbarrier after cp.async.mbarrier.arrive; other threads by a barrier after "
     "that. Who reads sooner may read what was there before.",
-    "wait with cp.async.wait_group for the group of this copy (a smaller N), commit it, and put a barrier behind for other "
+    "wait with cp.async.wait_group for the group of this copy (a smaller N), commit it, and put a barrier after it for other "
     "threads",
     _COPY,
 )  # fmt: skip
@@ -104,7 +104,7 @@ HALF_STRONG = Rule(
     _RACE + "Here the read is strong (volatile, relaxed) and the write weak. Programs do so on purpose: they read volatile what "
     "another thread wrote before a flag. It is a race all the same. The other way round, a weak read of what others change by "
     "atomics or strong writes, is an error: a compiler may keep the value, or read it in parts.",
-    "make both strong (volatile, relaxed), or order them: ld.acquire or a fence behind the read of the flag",
+    "make both strong (volatile, relaxed), or order them: ld.acquire or a fence after the read of the flag",
 )  # fmt: skip
 REPLICATED_READ = Rule(
     310, "race-replicated-read", Severity.NOTE,

@@ -18,7 +18,7 @@ HELD = Rule(
     _ALLOCATION,
     "All columns that tcgen05.alloc has given must be given back with tcgen05.dealloc before the block exits. Else blocks that "
     "run on this multiprocessor later wait for these columns for ever.",
-    "let one warp execute tcgen05.dealloc with the address and the number of columns of the alloc, behind a barrier that follows "
+    "let one warp execute tcgen05.dealloc with the address and the number of columns of the alloc, after a barrier that follows "
     "the last access",
 )  # fmt: skip
 QUARTER = Rule(
@@ -31,22 +31,22 @@ QUARTER = Rule(
 GROWS = Rule(
     1002, "tensor-allocation-grows", Severity.WARNING, "a block allocates more columns at once than it did before", _ALLOCATION,
     "The number of columns of tcgen05.alloc should not increase between two allocations of a block. With larger allocations "
-    "behind smaller ones, blocks that share a multiprocessor may wait for each other for ever.",
+    "after smaller ones, blocks that share a multiprocessor may wait for each other for ever.",
     "allocate the largest number of columns first, or everything at once",
 )  # fmt: skip
 READ_EARLY = Rule(
     1003, "tensor-read-early", Severity.ERROR, "tensor memory is read that tcgen05.mma, cp or shift may not have written yet",
     _COMMIT,
-    "tcgen05.mma, cp and shift are carried out at any time behind their issue. They are complete when the phase of the mbarrier "
-    "is, at which a tcgen05.commit of the same thread behind them arrives. tcgen05.ld before a wait for that phase reads old or "
+    "tcgen05.mma, cp and shift are carried out at any time after their issue. They are complete when the phase of the mbarrier "
+    "is, at which a tcgen05.commit of the same thread after them arrives. tcgen05.ld before a wait for that phase reads old or "
     "half-made sums.",
-    "put tcgen05.commit behind the operations, and let every warp wait for the phase of its mbarrier, and execute "
+    "put tcgen05.commit after the operations, and let every warp wait for the phase of its mbarrier, and execute "
     "tcgen05.fence::after_thread_sync, before tcgen05.ld",
 )  # fmt: skip
 WRITTEN_EARLY = Rule(
     1004, "tensor-written-early", Severity.ERROR, "tcgen05.st overwrites what tcgen05.mma, cp or shift may still use", _COMMIT,
     "tcgen05.mma, cp and shift read and write tensor memory at any time until the phase of the mbarrier is complete at which a "
-    "tcgen05.commit of the same thread behind them arrives. What tcgen05.st writes there before may be lost, or multiplied in "
+    "tcgen05.commit of the same thread after them arrives. What tcgen05.st writes there before may be lost, or multiplied in "
     "place of what was meant.",
     "wait for the phase of the mbarrier that tcgen05.commit arrives at before tcgen05.st",
 )  # fmt: skip
@@ -54,7 +54,7 @@ WAIT_MISSING = Rule(
     1005, "tensor-wait-missing", Severity.ERROR, "a tcgen05.ld or tcgen05.st is not waited for before its cells are used again",
     _WAIT,
     "tcgen05.ld and tcgen05.st are asynchronous: tcgen05.wait::ld and tcgen05.wait::st wait for those of the thread. What a st "
-    "writes may be read, also by tcgen05.mma, only behind its wait; what a ld reads may be overwritten only behind its wait. The "
+    "writes may be read, also by tcgen05.mma, only after its wait; what a ld reads may be overwritten only after its wait. The "
     "registers of a ld may be used without.",
     "execute tcgen05.wait::ld or tcgen05.wait::st in the warp of the load or store, before the barrier that leads to the other "
     "access",
@@ -63,10 +63,10 @@ FENCE_MISSING = Rule(
     1006, "tensor-fence-missing", Severity.NOTE,
     "no tcgen05.fence lies between accesses of two warps to tensor memory and the barrier between them", _FENCE,
     "Barriers and mbarriers do not order operations on tensor memory by themselves: the first warp executes "
-    "tcgen05.fence::before_thread_sync behind its wait, before the barrier, and the second one "
-    "tcgen05.fence::after_thread_sync behind the barrier. ptxas may move an operation across the barrier where one is missing. "
-    "Triton leaves both out behind tcgen05.wait, and no chip is known to show it. That is why this is a note.",
-    "put tcgen05.fence::before_thread_sync before the barrier and tcgen05.fence::after_thread_sync behind it",
+    "tcgen05.fence::before_thread_sync after its wait, before the barrier, and the second one "
+    "tcgen05.fence::after_thread_sync after the barrier. ptxas may move an operation across the barrier where one is missing. "
+    "Triton leaves both out after tcgen05.wait, and no chip is known to show it. That is why this is a note.",
+    "put tcgen05.fence::before_thread_sync before the barrier and tcgen05.fence::after_thread_sync after it",
 )  # fmt: skip
 COMMIT_FENCE_MISSING = Rule(
     1007, "tensor-fence-missing-commit", Severity.NOTE,
@@ -74,22 +74,22 @@ COMMIT_FENCE_MISSING = Rule(
     "tcgen05.commit implies tcgen05.fence::before_thread_sync. A thread that has waited for its mbarrier needs "
     "tcgen05.fence::after_thread_sync before it accesses what the operations wrote. CUTLASS' tutorials leave it out, and no "
     "chip is known to show it. That is why this is a note.",
-    "execute tcgen05.fence::after_thread_sync behind the wait",
+    "execute tcgen05.fence::after_thread_sync after the wait",
 )  # fmt: skip
 RACE = Rule(
     1008, "tensor-race", Severity.ERROR, "nothing orders two accesses to the same cells of tensor memory",
     _PATTERNS,
     "Where two threads access the same cells of tensor memory and one of them writes, a barrier, an mbarrier or a flag must "
     "order the two, with tcgen05.fence on both sides.",
-    "put a barrier between the two, with tcgen05.fence::before_thread_sync before it and tcgen05.fence::after_thread_sync behind",
+    "put a barrier between the two, tcgen05.fence::before_thread_sync before it and tcgen05.fence::after_thread_sync after it",
 )  # fmt: skip
 UNORDERED = Rule(
     1009, "tensor-products-unordered", Severity.ERROR,
     "tcgen05.mma or shift uses what an operation writes that is under way, and no order is promised", _PIPE,
-    "The pipe keeps few orders: tcgen05.mma behind tcgen05.mma of the same accumulator, shape and kind; tcgen05.mma behind "
-    "tcgen05.cp or shift; tcgen05.shift behind tcgen05.mma; tcgen05.cp.4x256b behind tcgen05.shift. In other cases the second "
+    "The pipe keeps few orders: tcgen05.mma after tcgen05.mma of the same accumulator, shape and kind; tcgen05.mma after "
+    "tcgen05.cp or shift; tcgen05.shift after tcgen05.mma; tcgen05.cp.4x256b after tcgen05.shift. In other cases the second "
     "operation may use the cells before the first one has written them.",
-    "put tcgen05.commit behind the first one and wait for its mbarrier, or use other columns",
+    "put tcgen05.commit after the first one and wait for its mbarrier, or use other columns",
 )  # fmt: skip
 UNWRITTEN = Rule(
     1010, "tensor-unwritten", Severity.WARNING, "columns of tensor memory are used that were never written", _ALLOCATION,
@@ -98,25 +98,25 @@ UNWRITTEN = Rule(
     "write them with tcgen05.st or tcgen05.cp, or let the first tcgen05.mma have enable-input-d false",
 )  # fmt: skip
 NOT_COMMITTED = Rule(
-    1011, "tensor-not-committed", Severity.WARNING, "a thread exits behind a tcgen05.mma, cp or shift with no tcgen05.commit",
+    1011, "tensor-not-committed", Severity.WARNING, "a thread exits after a tcgen05.mma, cp or shift with no tcgen05.commit",
     _COMMIT,
     "Nobody can know that an operation is complete which no tcgen05.commit of its thread follows: what it computed can never "
     "be used, and the memory that it reads never be written again.",
-    "put tcgen05.commit behind the last operation, and wait for its mbarrier",
+    "put tcgen05.commit after the last operation, and wait for its mbarrier",
 )  # fmt: skip
 OPERAND_OVERWRITTEN = Rule(
     1012, "tensor-operand-overwritten", Severity.ERROR,
     "shared memory is written while a tcgen05.mma or cp that reads it is under way", _COMMIT,
     "tcgen05.mma and tcgen05.cp read their matrices in shared memory at any time from their issue until the phase of the "
-    "mbarrier is complete at which a tcgen05.commit of the same thread behind them arrives. Until then nobody may write there, "
+    "mbarrier is complete at which a tcgen05.commit of the same thread after them arrives. Until then nobody may write there, "
     "neither threads nor copies.",
-    "wait for the mbarrier of a tcgen05.commit behind the operation before the bytes are written again",
+    "wait for the mbarrier of a tcgen05.commit after the operation before the bytes are written again",
 )  # fmt: skip
 ALLOCATION = Rule(
     1013, "tensor-allocation-invalid", Severity.ERROR, "a tcgen05.alloc or tcgen05.dealloc that is not possible", _ALLOCATION,
-    "Columns are allocated in powers of two from 32 to 512, and not behind tcgen05.relinquish_alloc_permit of the block. "
+    "Columns are allocated in powers of two from 32 to 512, and not after tcgen05.relinquish_alloc_permit of the block. "
     "tcgen05.dealloc takes the address and the number of columns of one tcgen05.alloc, once.",
-    "give tcgen05.dealloc what tcgen05.alloc wrote and its number of columns, and relinquish the permit behind the last alloc",
+    "give tcgen05.dealloc what tcgen05.alloc wrote and its number of columns, and relinquish the permit after the last alloc",
 )  # fmt: skip
 NOT_ALLOCATED = Rule(
     1014, "tensor-not-allocated", Severity.ERROR, "columns of tensor memory are accessed that are not allocated", _ALLOCATION,
@@ -139,13 +139,13 @@ PAIR = Rule(
     _FAMILY + "CTA Pair",
     "Two blocks of a cluster whose ranks differ only in the last bit are a pair. An instruction with .cta_group::2 uses the "
     "tensor memory of both.",
-    "launch clusters of an even number of blocks, or use .cta_group::1",
+    "launch in clusters of an even number of CTAs",
 )  # fmt: skip
 
 FREED_EARLY = Rule(
     1017, "tensor-dealloc-early", Severity.ERROR, "columns are deallocated that an operation may still use", _ALLOCATION,
     "Behind tcgen05.dealloc another block of the multiprocessor may get the columns. Before it, tcgen05.mma, cp and shift "
-    "must be complete (a wait for the mbarrier of a tcgen05.commit behind them), and tcgen05.ld and st waited for and ordered "
+    "must be complete (a wait for the mbarrier of a tcgen05.commit after them), and tcgen05.ld and st waited for and ordered "
     "before it. With cta_group::2 that holds for what either block of the pair does to them.",
     "wait for the tcgen05.commit of the last operation, execute tcgen05.wait::ld and tcgen05.wait::st, and let all warps meet "
     "at a barrier before tcgen05.dealloc",
@@ -153,11 +153,11 @@ FREED_EARLY = Rule(
 NOT_PROMISED = Rule(
     1018, "tensor-order-not-promised", Severity.NOTE,
     "cells are overwritten in an order that chips keep and the specification does not promise", _PIPE,
-    "The specification orders neither tcgen05.cp, nor a tcgen05.mma with another accumulator, behind a tcgen05.mma of the "
-    "thread that reads the cells which it overwrites; nor the tcgen05.st of a warp behind its tcgen05.ld or st of the same "
+    "The specification orders neither tcgen05.cp, nor a tcgen05.mma with another accumulator, after a tcgen05.mma of the "
+    "thread that reads the cells which it overwrites; nor the tcgen05.st of a warp after its tcgen05.ld or st of the same "
     "cells that no tcgen05.wait follows, even if its values come from that load. Kernels in wide use rely on these orders, "
     "and no chip is known to break them. That is why this is a note.",
-    "wait for a tcgen05.commit behind the first operation, or execute tcgen05.wait::ld or st behind the load or store",
+    "wait for a tcgen05.commit after the first operation, or execute tcgen05.wait::ld or st after the load or store",
 )  # fmt: skip
 PAIR_DIFFERS = Rule(
     1019, "tensor-pair-differs", Severity.ERROR, "the blocks of a pair allocate different columns", _ALLOCATION,

@@ -11,13 +11,13 @@ COPY_NOT_COMMITTED = Rule(
     _COPY + "commit_group",
     "cp.async.wait_group waits for groups, so it does not wait for a cp.async that no cp.async.commit_group follows, and nobody "
     "knows when its bytes are there.",
-    "put cp.async.commit_group behind the last cp.async of a batch, or wait with cp.async.wait_all",
+    "put cp.async.commit_group after the last cp.async of a batch, or wait with cp.async.wait_all",
     static=True,
 )  # fmt: skip
 COPY_NOT_WAITED = Rule(
     901, "cp-async-not-waited", Severity.WARNING, "nothing waits for a cp.async",
     _COPY + "wait_group",
-    "The bytes of a cp.async are there behind cp.async.wait_group or cp.async.wait_all, or when an mbarrier that "
+    "The bytes of a cp.async are there after cp.async.wait_group or cp.async.wait_all, or when an mbarrier that "
     "cp.async.mbarrier.arrive told of it completes its phase. Who reads them without may read what was there before.",
     "put cp.async.wait_group or cp.async.wait_all, and a barrier if other threads read the bytes, before they are read",
     static=True,

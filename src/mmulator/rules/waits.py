@@ -16,7 +16,7 @@ AT_MBARRIER = Rule(
 AT_BARRIER = Rule(
     801, "deadlock-at-barrier", _ERROR, "threads wait at a barrier at which others never arrive", _SYNC + "bar",
     "A barrier is complete when as many threads have arrived as its count says, or all of the block that have not exited.",
-    "look for a barrier inside a branch that some threads do not take, another number, or a wrong thread count",
+    "look for a barrier inside a branch that some threads do not take, or a wrong thread count",
 )  # fmt: skip
 AT_CLUSTER_BARRIER = Rule(
     802, "deadlock-at-cluster-barrier", _ERROR, "threads wait at barrier.cluster, and others never arrive",
@@ -35,7 +35,7 @@ IN_WARP = Rule(
     _SYNC + "bar.warp.sync",
     "An instruction with a member mask, or for a whole warp or warpgroup, waits for every thread that it names and that has not "
     "exited. One of these waits elsewhere.",
-    "let all threads that the mask names take the same branches up to here",
+    "let all lanes of the warp take the same branches up to here, or bring them together with bar.warp.sync",
 )  # fmt: skip
 LIVELOCK = Rule(
     805, "livelock", _ERROR, "threads go round a loop that nothing can end", "PTX ISA 9.1, Memory Consistency Model",

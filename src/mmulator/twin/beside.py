@@ -177,7 +177,7 @@ def chunk_function(plan: Plan, sides: int, name: str) -> Native:
                 for i in range(r, minimum(r + 2, rows)):
                     tiny[i] = tiny[i] | slow(a + stride * i, b, state + COLUMNS * i, i32(which))
 
-    return Native(chunk, name, OUTLINED)
+    return Native(chunk, name, OUTLINED, inner=True)
 
 
 def slow_function(plan: Plan, sides: int, name: str) -> Native:

@@ -11,9 +11,10 @@ Bits are packed 32 to a lane; f64 is a chain of fused multiply-adds in the instr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from mmulator.classes import dataclass
 from mmulator.codegen.cpus import ARM
 from mmulator.codegen.engine import architecture, has_feature
 from mmulator.codegen.lang import Native, unrolled
@@ -391,7 +392,7 @@ def kernel_function(e: Exact, name: str, pitch: int, columns: int, height: int) 
             for r, v in tile:
                 final(sums[tile.index((r, v))], d, ldd, r, v, n)
 
-    return Native(kernel, f"{name}_{columns}of{pitch}x{height}", OUTLINED)
+    return Native(kernel, f"{name}_{columns}of{pitch}x{height}", OUTLINED, inner=True)
 
 
 def any_nan(values: list[Value]) -> Value:

@@ -134,7 +134,7 @@ def chunk_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:
                         i32(which), scale_a + scale_stride * i, scale_b, n,
                     )  # fmt: skip
 
-    return Native(chunk, name, OUTLINED)
+    return Native(chunk, name, OUTLINED, inner=True)
 
 
 def block_function(plan: Plan, name: str, columns: int, slow: Native) -> Native:

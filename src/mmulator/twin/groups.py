@@ -15,8 +15,9 @@ Elements of a sparse A select any two of four rows of B: words [16] by words [k]
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mmulator.classes import dataclass
 from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import (
     bitcast,
@@ -233,7 +234,7 @@ def rows_function(g: Groups, name: str) -> Native:
                 result = cut_to_single(whole.get_one(0) * power_of_two(top - g.fraction)) + 0.0
                 store(select(result == result, result, bitcast(F, U(NAN))), state + COLUMNS * at[n])
 
-    return Native(rows_of, name, OUTLINED)
+    return Native(rows_of, name, OUTLINED, inner=True)
 
 
 def dot_groups(g: Groups, name: str) -> Native:

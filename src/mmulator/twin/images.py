@@ -19,6 +19,7 @@ from mmulator.codegen.loading import address
 from mmulator.codegen.ops import null
 from mmulator.codegen.types import Struct, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.form import Form
 from mmulator.layouts import fragment
 from mmulator.twin.doors import Door
@@ -125,7 +126,7 @@ def _eight(host: Value, starts: Value) -> list[Value]:
 
 @cache
 def _rows(form: Form) -> Native:
-    storing, blocks = form.family == "stmatrix", matrices(form)
+    storing, blocks = form.effects.memory is MemoryEffect.WRITE, matrices(form)
 
     def rows_of_images(image: ptr_to(Image), count: i64, starts: ptr_to(u64), registers: ptr, size: i64) -> u32:
         at = ptr(registers)

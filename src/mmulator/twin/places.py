@@ -128,7 +128,7 @@ def product_for(
             return plain_pieces(form, name)
         return pieces(form, name, operand_places(form, name, rows_are_n, order))
 
-    maps = {"a": operand("a", False), "b": operand("b", True), "c": operand("c" if form.family != "wgmma" else "d", swap)}
+    maps = {"a": operand("a", False), "b": operand("b", True), "c": operand("d" if form.lanes > 32 else "c", swap)}
     order_of = ("b", "a", "c") if swap else ("a", "b", "c")
     first, second, third = (maps[n][0] for n in order_of)
     product = Product(form, twin, swap, (first, second, third))

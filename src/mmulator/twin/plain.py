@@ -179,4 +179,5 @@ def plain_function(plan: Plan, columns: int) -> Native:
                 for place, value in zip(places(state, at, group), sums.get()):
                     store(value, place)
 
-    return Native(plain, f"twin_plain_{columns}_{chunks}_{length}_{plan.halves:d}_{plan.a_chunk}_{row_bytes}", OUTLINED)
+    name = f"twin_plain_{columns}_{chunks}_{length}_{plan.halves:d}_{plan.a_chunk}_{row_bytes}"
+    return Native(plain, name, OUTLINED, inner=True)

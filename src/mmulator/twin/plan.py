@@ -26,9 +26,10 @@ Inf or NaN. Results that a fast path cannot represent are computed again by a sl
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
+from mmulator.classes import dataclass
 from mmulator.isa.types import F16, F32, ElementType
 from mmulator.lazy import cached_property
 from mmulator.numerics.formats import element_type

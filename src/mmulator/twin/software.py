@@ -7,8 +7,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mmulator.classes import dataclass
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import bitcast, cast_ptr, fma, load, masked_load, masked_store, minimum, select, store
 from mmulator.codegen.types import f32, i64, ptr, u16, u32

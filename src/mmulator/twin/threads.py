@@ -8,10 +8,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache, partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from mmulator.codegen import loading
 from mmulator.codegen.locks import at_fork
 from mmulator.floating import in_plain_floats
 
@@ -32,15 +34,17 @@ def shares(count: int, parts: int, unit: int = 1) -> list[tuple[int, int]]:
 
 def split(part: Callable[[int, int], None], count: int, threads: int) -> None:
     """Call `part(first, size)` for all of `count` items, on `threads` threads."""
+    begun = perf_counter()
     if threads < 2:
         part(0, count)
+        _ran(begun)
     else:
         together([partial(part, *share) for share in shares(count, threads)], threads)
 
 
 def together(tasks: Sequence[Callable[[], object]], threads: int) -> None:
     """Run all tasks: in sequence, or on `threads` threads, one of which is the caller's."""
-    waiting = deque(tasks)
+    waiting, begun = deque(tasks), perf_counter()
 
     def work() -> None:
         try:
@@ -58,6 +62,13 @@ def together(tasks: Sequence[Callable[[], object]], threads: int) -> None:
         wait(running)  # whatever has happened, memory of the tasks is in use until then
     for other in running:
         other.result()
+    _ran(begun)
+
+
+def _ran(begun: float) -> None:
+    loading.ran(perf_counter() - begun)
+    if not loading.patience():
+        loading.improve()
 
 
 def _next(waiting: deque[Callable[[], object]]) -> Callable[[], object] | None:

@@ -8,9 +8,9 @@ Everything here runs with the rounding mode set to toward zero.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from mmulator.classes import dataclass
 from mmulator.codegen.engine import has_feature
 from mmulator.codegen.ops import (
     absolute,

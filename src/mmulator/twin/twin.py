@@ -25,8 +25,9 @@ from typing import Any
 from mmulator.codegen.lang import Native
 from mmulator.codegen.loading import address
 from mmulator.codegen.locks import Lock
+from mmulator.isa.form import Form
 from mmulator.lazy import cached_property
-from mmulator.numerics.profiles import DotKey, profile_for
+from mmulator.numerics.profiles import DotKey, dot_key, profile_for
 from mmulator.twin.exact import dot_exact, exact_for, pack_a_exact, pack_b_exact
 from mmulator.twin.fused import NEGATE_A, NEGATE_B, ZERO_C, core_function, dot_function, steps_function
 from mmulator.twin.groups import dot_groups, groups_for, pack_a_groups, pack_b_groups
@@ -136,3 +137,8 @@ def _build(key: DotKey, device: str) -> Twin:
         if not (parts.sparse or parts.scaled):
             natives["dot_steps"] = steps_function(parts, f"{name}_steps", name)
     return Twin(key, device, natives, cache(parts.a_bytes), cache(parts.b_bytes))
+
+
+def twin_of(form: Form, device: str) -> Twin:
+    """The twin of a matrix form."""
+    return twin_for(dot_key(form), device)

@@ -20,6 +20,7 @@ from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u32, u64, void
 from mmulator.codegen.values import Builder, Value
 from mmulator.errors import InternalError
+from mmulator.isa.effects import Together
 from mmulator.isa.form import Form
 from mmulator.layouts import element_of, fragment
 from mmulator.twin.lines import lines_function, place_of, registers_function
@@ -51,7 +52,7 @@ def widens(form: Form) -> bool:
     each row.
     """
     halves = form.sparse and str(form.atype) == "tf32"
-    return form.family in ("mma", "wmma") and not halves and fragment(form, "d").copies == 1
+    return form.effects.together is Together.WARP and not halves and fragment(form, "d").copies == 1
 
 
 def chains(form: Form) -> bool:

@@ -8,14 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mmulator.debug.dap.framing import encode
-from tests.support.protocol import PATIENCE, Client, Session, started
+from tests.support.protocol import Client, Session, started
+from tests.support.waiting import PATIENCE, wait_until
 
 HERE = Path(__file__).parent / "programs"
 
@@ -31,13 +30,6 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 # requests ------------------------------------------------------------------------------------------------------------------

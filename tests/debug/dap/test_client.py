@@ -47,7 +47,7 @@ def run(folder: Path, program: Path, source: Path, line: int, forward: list[str]
     (folder / "plan.json").write_text(json.dumps(plan))
     words = ["node", str(Path(__file__).with_name("client.js")), str(folder / "plan.json")]
     environment = {**os.environ, "NODE_PATH": str(modules())}
-    done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=500)
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=600)
     assert done.returncode == 0, done.stderr
     return [json.loads(text) for text in done.stdout.splitlines()]
 

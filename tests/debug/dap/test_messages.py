@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import types
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any
 from xml.etree import ElementTree
 from zipfile import ZipFile
 
@@ -14,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmulator.debug.dap import messages, vscode
+from mmulator.debug.dap import vscode
 from mmulator.debug.dap.capabilities import SUPPORTED, capabilities
 from mmulator.debug.dap.framing import Garbled, encode, read
-from mmulator.debug.dap.messages import OWN, PROGRAM, fault_in
+from mmulator.debug.dap.messages import OWN, PROGRAM, TYPES, fault_in, members
 from tests.support import protocol
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -25,8 +24,9 @@ LEAVES = st.none() | st.booleans() | st.integers() | TEXTS
 VALUES = st.recursive(LEAVES, lambda v: st.lists(v) | st.dictionaries(TEXTS, v), max_leaves=8)
 NEWER = {"bytes", "asAddress"}  # members of DataBreakpointInfoArguments that debugpy's schema is too old for
 SPECS = {
-    "SourceFile": "Source", "ShownVariable": "Variable", "ShownBreakpoint": "Breakpoint", "ShownScope": "Scope",
-    "ShownModule": "Module", "Hint": "VariablePresentationHint", "StepArguments": "NextArguments", "ThreadOnly": "PauseArguments"}
+    "SOURCE": "Source", "FORMAT": "ValueFormat", "LINE": "SourceBreakpoint", "FUNCTION": "FunctionBreakpoint",
+    "INSTRUCTION": "InstructionBreakpoint", "DATA": "DataBreakpoint", "FILTER": "ExceptionFilterOptions"}
+WORDS = {"text": "string", "int": "integer", "bool": "boolean"}
 
 
 @given(st.lists(st.dictionaries(TEXTS, VALUES), max_size=4))
@@ -78,40 +78,30 @@ def kinds(schema: dict[str, Any]) -> set[str]:
     return set(found) if isinstance(found, list) else {found}
 
 
-def kinds_of(hint: Any) -> set[str]:
-    origin = get_origin(hint)
-    if origin is types.UnionType:
-        return set().union(*map(kinds_of, get_args(hint)))
-    if origin is Literal or hint is str:
-        return {"string"}
-    if origin is list:
-        return {"array"}
-    if origin is dict or is_typeddict(hint):
-        return {"object"}
-    return {{int: "integer", bool: "boolean", float: "number", type(None): "null"}[hint]}
-
-
 def test_types_are_the_specifications() -> None:
-    ours = {name: t for name, t in vars(messages).items() if is_typeddict(t)}
-    assert len(ours) > 40
+    ours = [(SPECS[name], said) for name, said in TYPES.items() if name != "LAUNCH"]
+    for command, said in (OWN | PROGRAM).items():
+        request = protocol.schema()["definitions"][f"{command[0].upper()}{command[1:]}Request"]
+        arguments = request["allOf"][1]["properties"].get("arguments", {}).get("$ref", "").rpartition("/")[2]
+        ours += [(arguments, said)] if said and command != "launch" else []
+    assert len(ours) > 30
     wrong = []
-    for name, t in ours.items():
-        spec = SPECS.get(name, name)
-        if spec in ("Nothing", "LaunchRequestArguments"):
-            continue
-        members, required = definition(spec)
-        for member, hint in get_type_hints(t).items():
-            if member in NEWER and member not in members:
+    for spec, said in ours:
+        known, required = definition(spec)
+        for member, (kind, needed) in members(said).items():
+            if member in NEWER and member not in known:
                 continue
-            if member not in members:
-                wrong.append(f"{name}.{member} is not in the specification")
-            elif not kinds_of(hint) <= kinds(members[member]):
-                wrong.append(f"{name}.{member}: {kinds_of(hint)}, in the specification {kinds(members[member])}")
-            elif get_origin(hint) is Literal and not set(get_args(hint)) <= set(words(members[member]) or get_args(hint)):
-                wrong.append(f"{name}.{member}: {hint}")
-        wrong += [f"{name}.{m} is required" for m in required if m not in t.__required_keys__]
-        if name in {k.__name__ for k in (OWN | PROGRAM).values()}:  # a client may leave out what the specification lets it
-            wrong += [f"{name}.{m} is not required" for m in t.__required_keys__ if m not in required]
+            if member not in known:
+                wrong.append(f"{spec}.{member} is not in the specification")
+                continue
+            of = "array" if kind[0] == "[" else "object" if kind in TYPES else WORDS.get(kind, "string")
+            if of not in kinds(known[member]) or needed != (member in required):
+                wrong.append(f"{spec}.{member}: {kind}, {needed}; in the specification {kinds(known[member])}, {required}")
+            elif "|" in kind and not set(kind.split("|")) <= set(words(known[member]) or kind.split("|")):
+                wrong.append(f"{spec}.{member}: {kind}")
+            elif kind[0] == "[" and kind[1:-1] in SPECS:
+                assert known[member]["items"]["$ref"].endswith(f"/{SPECS[kind[1:-1]]}"), member
+        wrong += [f"{spec}.{m} is required" for m in required if m not in members(said)]
     assert not wrong
 
 
@@ -119,16 +109,6 @@ def words(schema: dict[str, Any]) -> list[str]:
     if "$ref" in schema:
         return words(protocol.schema()["definitions"][schema["$ref"].rpartition("/")[2]])
     return schema.get("enum", [])
-
-
-def test_arguments_are_of_the_requests_type() -> None:
-    for command, t in (OWN | PROGRAM).items():
-        request = command[0].upper() + command[1:] + "Request"
-        parts = protocol.schema()["definitions"][request]["allOf"][1]["properties"]
-        spec = parts.get("arguments", {}).get("$ref", "").rpartition("/")[2]
-        if t is messages.Nothing or command in ("launch", "pause", "exceptionInfo"):
-            continue
-        assert get_type_hints(t).keys() - NEWER <= definition(spec)[0].keys(), command
 
 
 def test_capabilities_are_what_there_is() -> None:
@@ -146,21 +126,21 @@ def test_capabilities_are_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "told"),
     [
-        (messages.SetBreakpointsArguments, {}, "arguments.source is missing"),
-        (messages.SetBreakpointsArguments, {"source": None}, "arguments.source is missing"),
-        (messages.SetBreakpointsArguments, {"source": 3}, "arguments.source: an object is needed, not 3"),
-        (messages.SetBreakpointsArguments, {"source": {}, "breakpoints": [{"line": 1}, {"line": "2"}]},
+        (PROGRAM["setBreakpoints"], {}, "arguments.source is missing"),
+        (PROGRAM["setBreakpoints"], {"source": None}, "arguments.source is missing"),
+        (PROGRAM["setBreakpoints"], {"source": 3}, "arguments.source: an object is needed, not 3"),
+        (PROGRAM["setBreakpoints"], {"source": {}, "breakpoints": [{"line": 1}, {"line": "2"}]},
          "arguments.breakpoints[1].line: a whole number is needed, not '2'"),
-        (messages.SetBreakpointsArguments, {"source": {}, "breakpoints": [{"line": True}]},
+        (PROGRAM["setBreakpoints"], {"source": {}, "breakpoints": [{"line": True}]},
          "arguments.breakpoints[0].line: a whole number is needed, not True"),
-        (messages.SetBreakpointsArguments, [], "arguments: an object is needed, not []"),
-        (messages.LaunchRequestArguments, {"program": "x", "env": {"A": 3}}, "arguments.env.A: a text or null is needed, not 3"),
-        (messages.StepArguments, {"threadId": 1, "granularity": "byte"},
+        (PROGRAM["setBreakpoints"], [], "arguments: an object is needed, not []"),
+        (OWN["launch"], {"program": "x", "env": {"A": 3}}, "arguments.env.A: a text or null is needed, not 3"),
+        (PROGRAM["next"], {"threadId": 1, "granularity": "byte"},
          "arguments.granularity: one of statement, line, instruction is needed, not 'byte'"),
-        (messages.StepArguments, {"threadId": 1, "granularity": None, "unknown": 1}, ""),
+        (PROGRAM["next"], {"threadId": 1, "granularity": None, "unknown": 1}, ""),
     ],
 )  # fmt: skip
-def test_faults_in_arguments_name_their_place(kind: type, value: Any, told: str) -> None:
+def test_faults_in_arguments_name_their_place(kind: str, value: Any, told: str) -> None:
     assert fault_in(value, kind, "arguments") == told
 
 
@@ -173,10 +153,9 @@ def test_the_extension_says_what_a_launch_may_have(tmp_path: Path) -> None:
             ElementTree.fromstring(made.read(name))
     (debugger,) = package["contributes"]["debuggers"]
     launch = debugger["configurationAttributes"]["launch"]
-    words = {"string": str, "integer": int, "boolean": bool, "array": list, "object": dict}
-    hints = get_type_hints(messages.LaunchRequestArguments)
-    assert {n: words[p["type"]] for n, p in launch["properties"].items()} == {n: get_origin(t) or t for n, t in hints.items()}
-    assert set(launch["required"]) == messages.LaunchRequestArguments.__required_keys__
+    types, ours = {**WORDS, "[text]": "array", "{text or null}": "object"}, members(OWN["launch"])
+    assert {n: p["type"] for n, p in launch["properties"].items()} == {n: types[kind] for n, (kind, _) in ours.items()}
+    assert launch["required"] == [n for n, (_, required) in ours.items() if required]
     assert all(p["description"].endswith(".") for p in launch["properties"].values())
     assert Path(debugger["program"]).is_file()
 

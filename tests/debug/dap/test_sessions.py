@@ -430,6 +430,7 @@ print("sum", int(z.sum().item()))
 '''
 
 
+@pytest.mark.full
 def test_a_triton_program_stops_in_python(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     program = tmp_path / "add.py"

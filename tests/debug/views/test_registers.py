@@ -101,5 +101,5 @@ def test_a_diverged_warp_and_another_one() -> None:
 def test_nothing_is_loaded_before_it_is_asked_for() -> None:
     """The package of views loads none of its modules, and the motor none of the views."""
     code = "import sys, mmulator.debug.session, mmulator.debug.views; print([m for m in sys.modules if '.debug.views.' in m])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True)
     assert done.stdout.strip() == "[]"

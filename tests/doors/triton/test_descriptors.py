@@ -101,7 +101,10 @@ def test_persistent_warp_specialised_product() -> None:
     assert "mbarrier" in made.asm["ptx"] and made.metadata.num_warps > 4
 
 
-@pytest.mark.skipif(versions.interface() is not versions.TABLE[3, 9], reason="later than this Triton")
+LATER = pytest.mark.skipif(versions.interface() is not versions.TABLE[3, 9], reason="later than this Triton")
+
+
+@LATER
 def test_rounding_to_tf32() -> None:
     x, o = torch.randn(16, 32), torch.zeros(1, 16, 32)
     kernels.padded[(1,)](TensorDescriptor.from_tensor(x, [16, 32], round_f32_to_tf32=True), o, A=16, B=32)
@@ -109,6 +112,7 @@ def test_rounding_to_tf32() -> None:
     assert torch.equal(o[0].view(torch.int32), ((bits + 0xFFF + (bits >> 13 & 1)) & ~0x1FFF).to(torch.int32))
 
 
+@LATER  # Triton 3.6 cannot compile this kernel
 def test_clusters() -> None:
     x, o = torch.randn(2048), torch.zeros(2)
     reports = []

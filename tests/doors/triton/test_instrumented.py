@@ -10,6 +10,7 @@ from triton import knobs
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
+from mmulator.doors.triton import versions
 from mmulator.doors.triton.launcher import check_metadata
 from mmulator.errors import ExecutionFault, UnsupportedError
 
@@ -29,6 +30,7 @@ def staged(x, o, WAIT: gl.constexpr):
     ampere.async_copy.wait_group(0)
 
 
+@pytest.mark.skipif(versions.interface() is not versions.TABLE[3, 9], reason="later than this Triton")
 def test_consan(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(knobs.compilation, "instrumentation_mode", "consan")
     x, o = torch.arange(512.0), torch.zeros(512)

@@ -149,7 +149,7 @@ def run(tmp_path: Path, text: str, **environment: str) -> subprocess.CompletedPr
     (tmp_path / "kernels.py").write_text(Path(kernels.__file__).read_text())
     variables = {**os.environ, "PYTHONPATH": str(PACKAGE), "TRITON_CACHE_DIR": str(tmp_path / "cache"), **environment}
     words = [sys.executable, "script.py"]
-    return subprocess.run(words, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=120)
+    return subprocess.run(words, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=600)
 
 
 NUMPY_ONLY = """

@@ -62,7 +62,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
 @pytest.fixture
 def client(started: Started) -> Iterator[Client]:
     with Client(started.address, set_as_default=False) as made:
-        made.wait_for_workers(2, timeout=60)
+        made.wait_for_workers(2, timeout=600)
         yield made
 
 
@@ -71,7 +71,7 @@ def test_run(started: Started, client: Client, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.arange(256, dtype=np.uint32))
     command = ["run", str(tmp_path / "k.ptx"), "--grid", "8", "--block", "32", "--arg", f"x={tmp_path}/x.npy",
                "--arg", "y=out:u32:256", "--save", str(tmp_path / "y.npz"), "--dask", started.address]  # fmt: skip
-    done = subprocess.run([sys.executable, "-m", "mmulator", *command], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-m", "mmulator", *command], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert (np.load(tmp_path / "y.npz")["y"] == np.arange(256, dtype=np.uint32) ** 2).all()
 
@@ -82,7 +82,7 @@ def test_a_kernel_whose_blocks_wait_for_each_other_is_refused(client: Client) ->
         corpus.launch("spin_flag", workers=client, timeout=60)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_worker_that_is_killed(started: Started, client: Client) -> None:
     """By SIGKILL, in the middle: its blocks run again elsewhere."""
     x, y = np.arange(256, dtype=np.uint32), np.zeros(256, np.uint32)

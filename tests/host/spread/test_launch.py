@@ -271,7 +271,7 @@ def test_workers_of_another_version(client: Any, monkeypatch: pytest.MonkeyPatch
 LONG = "mov.u32 %r2, 0; L: add.u32 %r2, %r2, 1; setp.lt.u32 %p, %r2, 3000000; @%p bra L; " + SQUARE
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_workers_that_die(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of two, while both work; then all there are, and with them what they had been sent; then whoever gets the work."""
     with cluster(2) as client:

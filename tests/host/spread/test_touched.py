@@ -38,10 +38,10 @@ def runs(chosen: Bytes) -> np.ndarray:
 def noted(k: Kernel, grid: int, block: int, args: list[Any]) -> tuple[Bytes, Bytes]:
     """Addresses of arguments that a launch reads and writes."""
     device = k.module.default_device
-    shape, arguments = k.prepared(grid, block, args, 0, device)
-    memory = Memory.of([], arguments.buffers)
+    launch = k.prepared(grid, block, args, 0, device)
+    memory = Memory.of([], launch.arguments.buffers)
     note = Touched([(w.start, w.size, first) for w, first in memory.windows], memory.size)
-    k.run(shape, arguments, device, How(), [note])
+    k.run(launch, How(), [note])
     place = {first + n: w.start + n for w, first in memory.windows for n in range(w.size)}
     return {place[b] for b in bytes_of(runs_of(note.read))}, {place[b] for b in bytes_of(runs_of(note.written))}
 
@@ -116,7 +116,7 @@ def test_the_same_work_is_counted() -> None:
     k = kernel("ld.global.u32 %r2, [%x]; st.global.u32 [%y], %r2;")
     args = [np.zeros(64, np.uint32), np.zeros(64, np.uint32)]
     note = Touched([], 0)
-    ran = k.run(*k.prepared(2, 32, args, 0, "sm_90"), "sm_90", How(), [note])
+    ran = k.run(k.prepared(2, 32, args, 0, "sm_90"), How(), [note])
     assert ran.instructions == k.launch(2, 32, args).instructions
     assert not note.read.any() and not note.written.any()
 
@@ -126,7 +126,7 @@ def test_parts_of_a_grid() -> None:
     k = kernel("st.global.u32 [%y], %b;", ".param .u64 y")
     y = np.full(20, 99, np.uint32)
     seen: list[tuple[int, int]] = []
-    k.run(*k.prepared(20, 1, [y], 0, "sm_90"), "sm_90", How(part=(7, 12), progress=lambda *at: seen.append(at)))
+    k.run(k.prepared(20, 1, [y], 0, "sm_90"), How(part=(7, 12), progress=lambda *at: seen.append(at)))
     assert y.tolist() == [99] * 7 + [7, 8, 9, 10, 11] + [99] * 8 and seen[0] == (0, 5) and seen[-1] == (5, 5)
     assert k.launch(20, 1, [y]).instructions["memory"] == 20 * 2 and (y == np.arange(20)).all()  # the next one is whole
 
@@ -135,7 +135,7 @@ def test_parts_of_a_grid() -> None:
 
     endless = Module.load(".version 8.0\n.target sm_80\n.address_size 64\n.entry k() { L: bra L; }\n")["k"]
     with pytest.raises(KeyboardInterrupt, match=r"^0 of 2 blocks are done; block"):
-        endless.run(*endless.prepared(9, 1, [], 0, "sm_80"), "sm_80", How(threads=1, part=(3, 5), meanwhile=enough))
+        endless.run(endless.prepared(9, 1, [], 0, "sm_80"), How(threads=1, part=(3, 5), meanwhile=enough))
 
 
 # runs ---------------------------------------------------------------------------------------------------------------

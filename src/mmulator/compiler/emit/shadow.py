@@ -5,7 +5,7 @@ A lane's bit becomes 1 when it gets a value; the register file begins with zeros
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from mmulator.codegen.types import ptr_to, u8, u32
@@ -16,6 +16,7 @@ from mmulator.program.frames import Frame, state_of
 from mmulator.program.undefined import MaybeUndefined
 
 FULL = 0xFFFFFFFF
+Masks = list["Value | None"]
 
 
 class Writer(Protocol):
@@ -81,3 +82,22 @@ class Shadow:
                 place, mask = self._place(name), self.e.mask
                 self.e.b.store((self.known[name] & mask) | (self.e.b.load(u32, place) & ~mask), place)
         self.dirty.clear()
+
+
+def every(masks: Iterable[Value | None]) -> Value | None:
+    """Mask of the lanes that are in all masks."""
+    out: Value | None = None
+    for mask in masks:
+        if mask is not None:
+            out = mask if out is None else out & mask
+    return out
+
+
+def some(masks: Iterable[Value | None]) -> Value | None:
+    """Mask of the lanes that are in one of the masks."""
+    out: Value | None = None
+    for n, mask in enumerate(masks):
+        if mask is None:
+            return None
+        out = mask if n == 0 or out is None else out | mask
+    return out

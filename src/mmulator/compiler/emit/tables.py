@@ -19,8 +19,6 @@ class MatrixTables:
     # tiles of wgmma: (function, n, bits of an element, register slots) of the accumulator
     tiles: dict[tuple[str, int, int, tuple[int, ...]], int] = field(default_factory=dict)
     wgmma: list[np.ndarray] = field(default_factory=list)
-    # registers of each function that its wgmma read and write behind its back
-    pinned: dict[str, set[str]] = field(default_factory=dict)
     tile_bytes: int = 0
     a_pack: tuple[int, int] = (0, 0)  # bytes of the largest plain and packed A, of those that are kept
     b_pack: tuple[int, int] = (0, 0)

@@ -10,24 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import numpy as np
-
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import bits_mask, load, mask_bits, select, shuffle, store
 from mmulator.codegen.types import i32, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
-from mmulator.compiler.emit.shadow import FULL, Shadow
+from mmulator.compiler.emit.shadow import FULL, Masks, Shadow, every, some
+from mmulator.compiler.lowering import product_lines
 from mmulator.compiler.lowering.matrix_operands import address_of, state_space, table_pointer
 from mmulator.compiler.lowering.operands import elements
 from mmulator.compiler.meaning.memory import place_of
-from mmulator.errors import must_be
+from mmulator.errors import InternalError, must_be
 from mmulator.isa.effects import Addressed, Algebra, Ends, Flow, MemoryEffect, Stored
 from mmulator.isa.form import Form
 from mmulator.isa.types import type_bits
 from mmulator.layouts import Fragment
-from mmulator.layouts.operands import fragment
+from mmulator.layouts.sparse.metadata import contributing
 from mmulator.native.hooks import events
 from mmulator.native.state import FULL as ALL
 from mmulator.native.threads.warp import shfl_function
@@ -35,11 +34,10 @@ from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_
 from mmulator.program.operands import call_operands
 from mmulator.program.undefined import flow_of, may_miss
 from mmulator.program.uses import accesses, registers_of
-from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, flatten
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand, flatten
 from mmulator.rules.values import UNDEFINED_ADDRESS, UNDEFINED_BRANCH, UNDEFINED_STORE
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
-Masks = list["Value | None"]
 _BASE = {
     name: slot << SLOT_SHIFT
     for name, slot in (("shared", SLOT_SHARED), ("local", SLOT_LOCAL), ("const", SLOT_CONST), ("param", SLOT_PARAM))
@@ -53,24 +51,6 @@ def _base(space: str) -> int:
 
 def _names(operands: Iterable[Operand]) -> list[str]:
     return [n for o in operands for n in registers_of(o)]
-
-
-def _every(masks: Iterable[Value | None]) -> Value | None:
-    """Mask of the lanes that are in all masks."""
-    out: Value | None = None
-    for mask in masks:
-        if mask is not None:
-            out = mask if out is None else out & mask
-    return out
-
-
-def _any(masks: Iterable[Value | None]) -> Value | None:
-    out: Value | None = None
-    for n, mask in enumerate(masks):
-        if mask is None:
-            return None
-        out = mask if n == 0 or out is None else out | mask
-    return out
 
 
 # uses that matter -----------------------------------------------------------------------------------------------------
@@ -141,19 +121,27 @@ def judge(e: Emitter, ins: Instruction) -> Callable[[], None] | None:
     if flow in (Flow.WGMMA, Flow.TILE) or (not any(s.doubts(t.name) for t in targets) and stored is Stored.NOTHING):
         return None
     masks = _RESULTS[flow](e, s, ins, targets)
-    guard = s.of(ins.guard[0].name) if ins.guard is not None else None
-    lanes = mask_bits(must_be(e.guard(ins), Value)) if ins.guard is not None else None
+    guarded = _guarded(e, s, ins)
     behind = _STORES[stored](e, s, ins) if stored is not Stored.NOTHING else None
 
     def settle() -> None:
-        for target, mask in zip(targets, masks):
-            s.set(target.name, mask, lanes)
-            if guard is not None and s.doubts(target.name):
-                s.set(target.name, guard & must_be(s.of(target.name), Value))
+        _set(s, [t.name for t in targets], masks, *guarded)
         if behind is not None:
             behind()
 
     return settle
+
+
+def _guarded(e: Emitter, s: Shadow, ins: Instruction) -> Masks:
+    """[mask of the lanes where the guard is defined, lanes where the instruction acts]."""
+    return [None, None] if ins.guard is None else [s.of(ins.guard[0].name), mask_bits(must_be(e.guard(ins), Value))]
+
+
+def _set(s: Shadow, names: list[str], masks: Masks, guard: Value | None, lanes: Value | None) -> None:
+    for name, mask in zip(names, masks):
+        s.set(name, mask, lanes)
+        if guard is not None and s.doubts(name):
+            s.set(name, guard & must_be(s.of(name), Value))
 
 
 def _registers(operand: Operand) -> list[Reg]:
@@ -171,14 +159,14 @@ def _defined(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Mas
 def _each(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
     sources = _sources(ins)
     if ins.form["boolop"] in ("and", "or") and isinstance(sources[2], Reg) and sources[2].type == "pred":
-        own = _every(s.of(n) for n in _names(sources[:2]))
+        own = every(s.of(n) for n in _names(sources[:2]))
         return [_logic_of(e, s, ins.form["boolop"], sources[2], own)] * len(targets)
-    return [_every(s.of(n) for n in _names(sources))] * len(targets)
+    return [every(s.of(n) for n in _names(sources))] * len(targets)
 
 
 def _logic_of(e: Emitter, s: Shadow, op: str, operand: Operand, other: Value | None) -> Value | None:
     """Mask of the lanes where a logic operation on `other` and a predicate is defined; one operand may decide alone."""
-    own = _every(s.of(n) for n in _names([operand]))
+    own = every(s.of(n) for n in _names([operand]))
     if other is None:
         return own
     value = mask_bits(e.source(operand, "pred"))
@@ -190,7 +178,7 @@ def _logic_of(e: Emitter, s: Shadow, op: str, operand: Operand, other: Value | N
 
 def _logic(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
     a, b = ins.operands[1:3]
-    masks = [_every(s.of(n) for n in _names([o])) for o in (a, b)]
+    masks = [every(s.of(n) for n in _names([o])) for o in (a, b)]
     if masks[0] is None and masks[1] is None:
         return [None]
     known = [m if m is not None else constant(e.b, u32, FULL) for m in masks]
@@ -214,19 +202,19 @@ def _picks(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks
 
 def _of_parts(s: Shadow, sources: Iterable[Operand], targets: list[Reg]) -> Masks:
     """Masks of results that are defined in lanes where one of the sources is."""
-    return [_any(s.of(o.name) for o in sources if isinstance(o, Reg))] * len(targets)
+    return [some(s.of(o.name) for o in sources if isinstance(o, Reg))] * len(targets)
 
 
 def _choice(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
     a, b, c = ins.operands[1:4]
-    of = [_every(s.of(n) for n in _names([o])) for o in (a, b)]
+    of = [every(s.of(n) for n in _names([o])) for o in (a, b)]
     if of[0] is None and of[1] is None:
-        return [_every(s.of(n) for n in _names([c]))]
+        return [every(s.of(n) for n in _names([c]))]
     if not (isinstance(c, Reg) and c.type == "pred"):  # which of the two is chosen is not computed twice
-        return [_every([_any(of), *(s.of(n) for n in _names([c]))])]
+        return [every([some(of), *(s.of(n) for n in _names([c]))])]
     known = [m if m is not None else constant(e.b, u32, FULL) for m in of]
     p = mask_bits(e.source(c, "pred"))
-    return [_every([(p & known[0]) | (~p & known[1]), *(s.of(n) for n in _names([c]))])]
+    return [every([(p & known[0]) | (~p & known[1]), *(s.of(n) for n in _names([c]))])]
 
 
 def _loaded(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
@@ -272,7 +260,7 @@ def _lanes(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks
     met = taken(here)
     if here is not None and met is not None:
         e.call(events.shuffle_missed, e.w, here & ~met, e.site)
-    lanes = _every([met, taken(_every(s.of(n) for n in _names([a]))), *(s.of(n) for n in _names([b, c]))])
+    lanes = every([met, taken(every(s.of(n) for n in _names([a]))), *(s.of(n) for n in _names(ins.operands[2:]))])
     return [lanes, *[None] * (len(targets) - 1)]
 
 
@@ -280,28 +268,29 @@ def _warp(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
     """Masks of the results of a vote, match or reduction. A vote is defined if one participating lane is, a reduction if all
     are.
     """
-    mask = _every(s.of(n) for n in _names(ins.operands[1:2]))
-    if mask is None:
-        return [None] * len(targets)
-    active = e.lanes_of(ins)
-    bad = (active & ~mask) != 0 if ins.effects.flow is Flow.REDUCED else (active & mask) == 0
-    return [select(bad, constant(e.b, u32, 0), FULL)] * len(targets)
+    mask, members = (every(s.of(n) for n in _names([o])) for o in ins.operands[1:3])
+    if mask is not None:
+        active = e.lanes_of(ins)
+        bad = (active & ~mask) != 0 if ins.effects.flow is Flow.REDUCED else (active & mask) == 0
+        mask = select(bad, constant(e.b, u32, 0), FULL)
+    return [every([mask, members])] * len(targets)
 
 
 # matrices -------------------------------------------------------------------------------------------------------------
 def _product(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
-    form = ins.form
-    of: list[Masks] = [[s.of(n) for n in _names([o])] for o in ins.operands[1:4]]
-    if all(m is None for masks in of for m in masks):
-        return [None] * len(targets)
-    of[2] = of[2] if len(of[2]) == len(targets) else [None] * len(targets)
-    if any(fragment(form, x).copies > 1 for x in "abd"):
-        return of[2]
-    of.append([None] * len(targets))
-    places = [_spill(e, masks) for masks in of]
-    table = table_pointer(e, i32, ("rows and columns", form), lambda tables: _rows_and_columns(form))
+    whole: Masks = [None] * len(targets)
+    of: list[Masks] = [[s.of(n) for n in _names([o])] for o in ins.operands]
+    if all(m is None for masks in of[1:] for m in masks):
+        return whole
+    chosen = tuple(o.value if isinstance(o, Immediate) else None for o in flatten(ins.operands[4:]))
+    sources = product_lines.held(ins.form, chosen)
+    sides = [[of[h.operand][h.register] for h in sources if h.side == side] for side in range(2)]
+    places = [_spill(e, masks) for masks in (*sides, of[3] if len(of[3]) == len(targets) else whole, whole)]
+    table = table_pointer(e, i32, ("lines", ins.form, chosen), lambda tables: product_lines.table(ins.form, sources))
     e.call(events.product_of, table, *places)
-    return [load(u32, places[3], n) for n in range(len(targets))]
+    selectors = (m for o, masks in zip(ins.operands[4:], of[4:]) if isinstance(o, VectorOperand) for m in masks)
+    known = every(select((e.mask & ~m) != 0, constant(e.b, u32, 0), FULL) for m in selectors if m is not None)
+    return [every([load(u32, places[3], n), known]) for n in range(len(targets))]
 
 
 def _spill(e: Emitter, masks: Masks) -> Value:
@@ -309,18 +298,6 @@ def _spill(e: Emitter, masks: Masks) -> Value:
     for n, mask in enumerate(masks):
         store(mask if mask is not None else constant(e.b, u32, FULL), place, n)
     return place
-
-
-def _rows_and_columns(form: Form) -> np.ndarray:
-    """A table of a product as int32: registers of A, B and D and elements of D's registers; then for each register and lane the
-    row of A, the column of B, and row and column of each element of D.
-    """
-    a, b, d = (fragment(form, x) for x in "abd")
-    rows = a.maps[1].transpose(1, 0, 2)[:, :, 0]
-    columns = b.maps[2].transpose(1, 0, 2)[:, :, 0]
-    places = np.stack([d.maps[1], d.maps[2]], -1).transpose(1, 0, 2, 3)
-    head = [a.registers, b.registers, d.registers, d.per_register]
-    return np.concatenate([head, rows.ravel(), columns.ravel(), places.ravel()]).astype(np.int32)
 
 
 def wgmma(e: Emitter, ins: Instruction, table: Value, a_desc: Value, b_desc: Value, adds: Value) -> None:
@@ -344,11 +321,22 @@ def wgmma(e: Emitter, ins: Instruction, table: Value, a_desc: Value, b_desc: Val
     names = _names([d])
     if not any(map(s.doubts, names)):
         return
+    known = _of_metadata(ins.form, s, rest) if ins.form.sparse else None
     before = [m if (m := s.of(n)) is None else m | ~adds for n in names]
     places = [_spill(e, [s.of(n) for n in _names(elements(a))] if not isinstance(a, Reg) else [None] * 4), _spill(e, before)]
     e.call(events.product_in_shared, e.w, table, a_desc, b_desc, *places, e.site)
     for n, name in enumerate(names):
-        s.set(name, load(u32, places[1], n))
+        s.set(name, every([load(u32, places[1], n), known]))
+
+
+def _of_metadata(form: Form, s: Shadow, rest: list[Operand]) -> Value | None:
+    """Mask of the lanes whose rows of a wgmma's D have defined metadata: a group of four lanes has both."""
+    mask = every(s.of(n) for n in _names(rest[:1]))
+    if mask is None:
+        return None
+    lost = ~mask & sum(1 << lane for lane in contributing(form, must_be(rest[1], Immediate).value))
+    lost = lost | lost >> 1
+    return ~(((lost | lost >> 2) & 0x11111111) * 15)
 
 
 def tile(e: Emitter, ins: Instruction, f: Fragment, table: Value, at: Value, stride: Value) -> None:
@@ -370,22 +358,30 @@ def tile(e: Emitter, ins: Instruction, f: Fragment, table: Value, at: Value, str
 
 
 def moved(e: Emitter, ins: Instruction, move: Native) -> None:
-    """After a movement of elements between lanes, move the marks of undefined elements in the same way. The meaning of each
-    instruction with Flow.MOVED calls it last.
+    """After a movement of bits between lanes, move the marks of undefined bits in the same way. The meaning of each instruction
+    with Flow.MOVED calls it last.
 
-    e, ins: the emitter and the instruction, whose first operand is the result and whose second is the source, one register each.
-    move: a native function of two pointers to 32 words, (source, result), which puts a word of 0 where it takes one.
+    e, ins: the emitter and the instruction.
+    move: the native function that moves its values: of a pointer for each source and then for each result, to 32 words for each
+        register of the operand. It only moves bits, so a mark arrives where a value would.
     """
-    s = e.shadow
-    (target,), (source,) = _names(ins.operands[:1]), _names(ins.operands[1:2])
-    if s is None or not s.doubts(target):
+    sources, targets = ([o for access, o in accesses(ins) if x in access] for x in "rw")
+    if any(isinstance(o, Address) for o in sources) or len(move.params) != len(sources) + len(targets):
+        raise InternalError(f"{ins.mnemonic} has Flow.MOVED, {len(sources)} sources and {len(targets)} results: "
+                            f"definedness.moved needs a function of a pointer for each, and {move.name} is none")  # fmt: skip
+    s, names = e.shadow, _names(targets)
+    if s is None or not any(map(s.doubts, names)):
         return
-    mask = s.of(source)
-    if mask is not None:
-        out = e.room(U32)
-        e.call(move, e.spill(select(bits_mask(mask), 0, constant(e.b, U32, FULL))), out)
-        mask = mask_bits(e.fetch(out, U32) == 0)
-    s.set(target, mask)
+    marks: list[Masks] = [[s.of(o.name) if isinstance(o, Reg) else None for o in flatten((operand,))] for operand in sources]
+    results: Masks = [None] * len(names)
+    if any(m is not None for masks in marks for m in masks):
+        outs = [e.room(U32, len(_names([o]))) for o in targets]
+        none, whole = (constant(e.b, U32, n) for n in (0, FULL))
+        words = ([none if m is None else select(bits_mask(m), none, whole) for m in masks] for masks in marks)
+        e.call(move, *(e.spill(*each) for each in words), *outs)
+        places = [(out, n) for out, o in zip(outs, targets) for n in range(len(_names([o])))]
+        results = [mask_bits(e.fetch(out, U32, n) == 0) for out, n in places]
+    _set(s, names, results, *_guarded(e, s, ins))
 
 
 _RESULTS: dict[Flow, Callable[[Emitter, Shadow, Instruction, list[Reg]], Masks]] = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from mmulator.classes import dataclass
 from mmulator.codegen.ops import bitcast, is_nan, select, shuffle
 from mmulator.codegen.types import Ty, f16, u16
 from mmulator.codegen.values import Builder, Value, constant

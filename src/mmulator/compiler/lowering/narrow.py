@@ -6,8 +6,7 @@ decides; the carry runs into the exponent by itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mmulator.classes import dataclass
 from mmulator.codegen.ops import bitcast, minimum, select
 from mmulator.codegen.types import Ty
 from mmulator.codegen.values import Value, constant

@@ -7,10 +7,10 @@ instructions; longer sequences go into an `Outlined` function, compiled once and
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, wraps
 from typing import Any, Protocol
 
+from mmulator.classes import dataclass
 from mmulator.codegen.lang import Native
 from mmulator.codegen.types import CodeError, Ty, boolean, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from mmulator.codegen.values import Builder, Value, convert

@@ -33,8 +33,8 @@ from mmulator.program.frames import pinned_registers
 from mmulator.program.inline_assembly import computes
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg, VectorOperand
-from mmulator.twin.forms import twin_of
 from mmulator.twin.places import index_table
+from mmulator.twin.twin import twin_of
 
 U64 = u64.vec(LANES)
 
@@ -108,9 +108,7 @@ def _goes_on(e: Emitter, ins: Instruction) -> bool:
     """
     if e.events is not None:
         return False
-    pinned = e.kernel.matrix.pinned.get(e.function_name)
-    if pinned is None:
-        pinned = e.kernel.matrix.pinned[e.function_name] = pinned_registers(e.block.function)
+    pinned = pinned_registers(e.block.function)
     body = e.block.body
     at = next(n for n, other in enumerate(body) if other is ins)
     for other in body[at + 1 :]:

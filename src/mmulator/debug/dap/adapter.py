@@ -17,10 +17,10 @@ from mmulator.debug.dap.child import ProgramProcess
 from mmulator.debug.dap.client import Body, Client, RefusedRequest, listen
 from mmulator.debug.dap.framing import Message
 from mmulator.debug.dap.idle import idle, wanted_of
-from mmulator.debug.dap.messages import OWN, PROGRAM, SETTING, LaunchRequestArguments, fault_in
+from mmulator.debug.dap.messages import OWN, PROGRAM, SETTING, Object, fault_in
 from mmulator.errors import MmulatorError
 
-Start = Callable[[LaunchRequestArguments], tuple[Sequence[str], Mapping[str, str]]]
+Start = Callable[[Object], tuple[Sequence[str], Mapping[str, str]]]
 _SETTERS = tuple(SETTING)
 _LAST_WORDS = 2.0  # seconds in which the answers of a process that has ended are waited for
 
@@ -54,7 +54,7 @@ class Adapter:
 
     def __init__(self, reads: BinaryIO, writes: BinaryIO, start: Start) -> None:
         self.reads, self.client, self.start = reads, Client(writes), start
-        self.launch: LaunchRequestArguments | None = None
+        self.launch: Object | None = None
         self.command: tuple[Sequence[str], Mapping[str, str]] = ((), {})
         self.initialized = self.configured = self.ended = self.pausing = False
         self.child: ProgramProcess | None = None
@@ -85,7 +85,7 @@ class Adapter:
         command = request["command"]
         given = request["arguments"] = request.get("arguments") or {}
         try:
-            takes = OWN.get(command) or PROGRAM.get(command)
+            takes = OWN.get(command, PROGRAM.get(command))
             if takes is None:
                 raise RefusedRequest(f"{command}: no request of this adapter; `initialize` says what it can do")
             if fault := fault_in(given, takes, "arguments"):
@@ -119,7 +119,7 @@ class Adapter:
         self.initialized, self.link_settings = True, given
         return capabilities()
 
-    def _launch(self, given: LaunchRequestArguments) -> Body:
+    def _launch(self, given: Object) -> Body:
         if self.launch is not None:
             raise RefusedRequest("launch: a program is under this adapter already; `restart` starts it anew")
         self.command = self.start(given)  # what cannot be started is told here

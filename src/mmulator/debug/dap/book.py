@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 from mmulator.debug.dap.capabilities import DEADLOCKS, FAULTS
 from mmulator.debug.dap.client import RefusedRequest
 from mmulator.debug.dap.idle import PENDING, wanted_of
-from mmulator.debug.dap.messages import ShownBreakpoint, SourceFile
+from mmulator.debug.dap.messages import Object
 from mmulator.debug.dap.places import KernelPlaces
 from mmulator.errors import MmulatorError
 
@@ -58,8 +58,8 @@ class Wanted:
     number: int
     kind: str
     given: Mapping[str, Any]
-    source: SourceFile | None = None
-    told: ShownBreakpoint | None = None
+    source: Object | None = None
+    told: Object | None = None
     motor: tuple[int, ...] = ()
     steps: set[int] = field(default_factory=set)
 
@@ -91,7 +91,7 @@ class Book:
     def all(self) -> list[Wanted]:
         return [w for wanted in self._sets.values() for w in wanted]
 
-    def set(self, kind: str, given: Any, numbers: list[int], places: KernelPlaces | None) -> list[ShownBreakpoint]:
+    def set(self, kind: str, given: Any, numbers: list[int], places: KernelPlaces | None) -> list[Object]:
         """Take a request that sets breakpoints in place of those that the same request set before.
 
         kind: the request.
@@ -99,7 +99,7 @@ class Book:
         numbers: of the breakpoints.
         places: of the kernel at hand; None if there is none.
         """
-        source: SourceFile | None = given.get("source")
+        source: Object | None = given.get("source")
         key = f"{kind} {source and (source.get('path') or source.get('sourceReference'))}"
         for old in self._sets.get(key, ()):
             self._remove(old)
@@ -113,7 +113,7 @@ class Book:
             wanted.told = self._place(wanted, places)
         return [w.told for w in new if w.told is not None]
 
-    def place(self, places: KernelPlaces) -> list[ShownBreakpoint]:
+    def place(self, places: KernelPlaces) -> list[Object]:
         """Place all breakpoints in a launch that begins; returns those of which a client must be told anew."""
         news = []
         for wanted in self.all():
@@ -136,8 +136,8 @@ class Book:
             self.motor.delete(number)
         wanted.motor = ()
 
-    def _place(self, wanted: Wanted, places: KernelPlaces | None) -> ShownBreakpoint:
-        at: ShownBreakpoint = {"id": wanted.number, "verified": False}
+    def _place(self, wanted: Wanted, places: KernelPlaces | None) -> Object:
+        at: Object = {"id": wanted.number, "verified": False}
         if wanted.source is not None:
             at["source"], at["line"] = wanted.source, wanted.given["line"]
         hit = wanted.given.get("hitCondition")

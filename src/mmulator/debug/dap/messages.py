@@ -1,397 +1,101 @@
-"""Types of the Debug Adapter Protocol that the adapter reads and writes, with the names of the specification.
+"""The requests of the Debug Adapter Protocol that are answered, with the members of their arguments that are looked at.
 
-Debug Adapter Protocol 1.71, "Types". Members that the adapter never looks at are left out: what a client sends more is let
-through. `fault_in` checks what a client sent against a type.
+Debug Adapter Protocol 1.71, "Requests" and "Types". What a client sends comes in, and leaves as it is, or with a sentence that
+says what is wrong (`fault_in`). Members that are not looked at are let through. What the adapter says itself is checked with the
+protocol's schema by tests.
 """
 
-import types
+from __future__ import annotations
+
 from functools import cache
-from typing import Any, Literal, NotRequired, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
-
-
-# what the adapter is asked -----------------------------------------------------------------------------------------------
-class SourceFile(TypedDict):
-    name: NotRequired[str]
-    path: NotRequired[str]
-    sourceReference: NotRequired[int]
-    presentationHint: NotRequired[Literal["normal", "emphasize", "deemphasize"]]
-    origin: NotRequired[str]
-
-
-class ValueFormat(TypedDict):
-    hex: NotRequired[bool]
-
-
-class InitializeRequestArguments(TypedDict):
-    adapterID: str
-    clientID: NotRequired[str]
-    clientName: NotRequired[str]
-    linesStartAt1: NotRequired[bool]
-    columnsStartAt1: NotRequired[bool]
-    pathFormat: NotRequired[str]
-
-
-class LaunchRequestArguments(TypedDict):
-    """Members other than noDebug are this adapter's own."""
-
-    program: str
-    args: NotRequired[list[str]]
-    cwd: NotRequired[str]
-    env: NotRequired[dict[str, str | None]]
-    device: NotRequired[str]
-    seed: NotRequired[int]
-    sanitize: NotRequired[bool]
-    stopOnEntry: NotRequired[bool]
-    stopAtEnd: NotRequired[bool]
-    kernel: NotRequired[str]
-    noDebug: NotRequired[bool]
-
-
-class Nothing(TypedDict):
-    pass
-
-
-class SourceBreakpoint(TypedDict):
-    line: int
-    column: NotRequired[int]
-    condition: NotRequired[str]
-    hitCondition: NotRequired[str]
-    logMessage: NotRequired[str]
-
-
-class SetBreakpointsArguments(TypedDict):
-    source: SourceFile
-    breakpoints: NotRequired[list[SourceBreakpoint]]
-    lines: NotRequired[list[int]]
-    sourceModified: NotRequired[bool]
-
-
-class FunctionBreakpoint(TypedDict):
-    name: str
-    condition: NotRequired[str]
-    hitCondition: NotRequired[str]
-
-
-class SetFunctionBreakpointsArguments(TypedDict):
-    breakpoints: list[FunctionBreakpoint]
-
-
-class InstructionBreakpoint(TypedDict):
-    instructionReference: str
-    offset: NotRequired[int]
-    condition: NotRequired[str]
-    hitCondition: NotRequired[str]
-
-
-class SetInstructionBreakpointsArguments(TypedDict):
-    breakpoints: list[InstructionBreakpoint]
-
-
-class DataBreakpointInfoArguments(TypedDict):
-    name: str
-    variablesReference: NotRequired[int]
-    frameId: NotRequired[int]
-    bytes: NotRequired[int]
-    asAddress: NotRequired[bool]
-
-
-class DataBreakpoint(TypedDict):
-    dataId: str
-    accessType: NotRequired[Literal["read", "write", "readWrite"]]
-    condition: NotRequired[str]
-    hitCondition: NotRequired[str]
-
-
-class SetDataBreakpointsArguments(TypedDict):
-    breakpoints: list[DataBreakpoint]
-
-
-class ExceptionFilterOptions(TypedDict):
-    filterId: str
-    condition: NotRequired[str]
-
-
-class SetExceptionBreakpointsArguments(TypedDict):
-    filters: list[str]
-    filterOptions: NotRequired[list[ExceptionFilterOptions]]
-
-
-class BreakpointLocationsArguments(TypedDict):
-    source: SourceFile
-    line: int
-    endLine: NotRequired[int]
-
-
-class ThreadOnly(TypedDict):
-    """pause, exceptionInfo."""
-
-    threadId: int
-
-
-class ContinueArguments(ThreadOnly):
-    """continue, reverseContinue."""
-
-    singleThread: NotRequired[bool]
-
-
-class StepArguments(ContinueArguments):
-    """next, stepIn, stepOut, stepBack."""
-
-    granularity: NotRequired[Literal["statement", "line", "instruction"]]
-
-
-class StackTraceArguments(TypedDict):
-    threadId: int
-    startFrame: NotRequired[int]
-    levels: NotRequired[int]
-
-
-class ScopesArguments(TypedDict):
-    frameId: int
-
-
-class VariablesArguments(TypedDict):
-    variablesReference: int
-    filter: NotRequired[Literal["indexed", "named"]]
-    start: NotRequired[int]
-    count: NotRequired[int]
-    format: NotRequired[ValueFormat]
-
-
-class SetVariableArguments(TypedDict):
-    variablesReference: int
-    name: str
-    value: str
-    format: NotRequired[ValueFormat]
-
-
-class EvaluateArguments(TypedDict):
-    expression: str
-    frameId: NotRequired[int]
-    context: NotRequired[str]
-    format: NotRequired[ValueFormat]
-
-
-class CompletionsArguments(TypedDict):
-    text: str
-    column: int
-    frameId: NotRequired[int]
-    line: NotRequired[int]
-
-
-class SourceArguments(TypedDict):
-    sourceReference: int
-    source: NotRequired[SourceFile]
-
-
-class ModulesArguments(TypedDict):
-    startModule: NotRequired[int]
-    moduleCount: NotRequired[int]
-
-
-class DisassembleArguments(TypedDict):
-    memoryReference: str
-    instructionCount: int
-    offset: NotRequired[int]
-    instructionOffset: NotRequired[int]
-    resolveSymbols: NotRequired[bool]
-
-
-class ReadMemoryArguments(TypedDict):
-    memoryReference: str
-    count: int
-    offset: NotRequired[int]
-
-
-class GotoTargetsArguments(TypedDict):
-    source: SourceFile
-    line: int
-    column: NotRequired[int]
-
-
-class GotoArguments(TypedDict):
-    threadId: int
-    targetId: int
-
-
-class CancelArguments(TypedDict):
-    requestId: NotRequired[int]
-    progressId: NotRequired[str]
-
-
-class DisconnectArguments(TypedDict):
-    restart: NotRequired[bool]
-    terminateDebuggee: NotRequired[bool]
-
-
-class TerminateArguments(TypedDict):
-    restart: NotRequired[bool]
-
-
-class RestartArguments(TypedDict):
-    arguments: NotRequired[LaunchRequestArguments]
-
-
-# request -> type of its arguments, by who answers: the adapter's own process, or the program's
-OWN: dict[str, type] = {
-    "initialize": InitializeRequestArguments, "launch": LaunchRequestArguments, "configurationDone": Nothing,
-    "restart": RestartArguments, "terminate": TerminateArguments, "disconnect": DisconnectArguments, "cancel": CancelArguments,
+from typing import Any
+
+Object = dict[str, Any]  # a value of one of the protocol's types
+
+# Members of a type, apart by blanks: `name:kind`, or `name?:kind` for one that may be left out. A kind is a word of _WORDS, a
+# type in capitals, choices apart by `|`, `[kind]` for a list, or `{kind}` for an object with members of any name.
+_CONDITIONS = "condition?:text hitCondition?:text"
+_STEP = "threadId:int singleThread?:bool granularity?:statement|line|instruction"
+TYPES = {
+    "SOURCE": "name?:text path?:text sourceReference?:int presentationHint?:normal|emphasize|deemphasize origin?:text",
+    "FORMAT": "hex?:bool",
+    "LINE": f"line:int column?:int logMessage?:text {_CONDITIONS}",
+    "FUNCTION": f"name:text {_CONDITIONS}",
+    "INSTRUCTION": f"instructionReference:text offset?:int {_CONDITIONS}",
+    "DATA": f"dataId:text accessType?:read|write|readWrite {_CONDITIONS}",
+    "FILTER": "filterId:text condition?:text",
+    "LAUNCH": "program:text args?:[text] cwd?:text env?:{text or null} device?:text seed?:int sanitize?:bool stopOnEntry?:bool "
+              "stopAtEnd?:bool kernel?:text noDebug?:bool",  # all but noDebug are this adapter's own
 }  # fmt: skip
-SETTING: dict[str, type] = {
-    "setBreakpoints": SetBreakpointsArguments, "setFunctionBreakpoints": SetFunctionBreakpointsArguments,
-    "setInstructionBreakpoints": SetInstructionBreakpointsArguments, "setDataBreakpoints": SetDataBreakpointsArguments,
-    "setExceptionBreakpoints": SetExceptionBreakpointsArguments,
+# request -> members of its arguments, by who answers: the adapter's own process, or the program's
+OWN = {
+    "initialize": "adapterID:text clientID?:text clientName?:text linesStartAt1?:bool columnsStartAt1?:bool pathFormat?:text",
+    "launch": TYPES["LAUNCH"], "configurationDone": "", "restart": "arguments?:LAUNCH", "terminate": "restart?:bool",
+    "disconnect": "restart?:bool terminateDebuggee?:bool", "cancel": "requestId?:int progressId?:text",
 }  # fmt: skip
-PROGRAM: dict[str, type] = {
+SETTING = {
+    "setBreakpoints": "source:SOURCE breakpoints?:[LINE] lines?:[int] sourceModified?:bool",
+    "setFunctionBreakpoints": "breakpoints:[FUNCTION]", "setInstructionBreakpoints": "breakpoints:[INSTRUCTION]",
+    "setDataBreakpoints": "breakpoints:[DATA]", "setExceptionBreakpoints": "filters:[text] filterOptions?:[FILTER]",
+}  # fmt: skip
+PROGRAM = {
     **SETTING,
-    "breakpointLocations": BreakpointLocationsArguments, "dataBreakpointInfo": DataBreakpointInfoArguments,
-    "threads": Nothing, "stackTrace": StackTraceArguments, "scopes": ScopesArguments, "variables": VariablesArguments,
-    "setVariable": SetVariableArguments, "evaluate": EvaluateArguments, "completions": CompletionsArguments,
-    "continue": ContinueArguments, "reverseContinue": ContinueArguments, "next": StepArguments, "stepIn": StepArguments,
-    "stepOut": StepArguments, "stepBack": StepArguments, "pause": ThreadOnly, "gotoTargets": GotoTargetsArguments,
-    "goto": GotoArguments, "exceptionInfo": ThreadOnly, "loadedSources": Nothing, "source": SourceArguments,
-    "modules": ModulesArguments, "disassemble": DisassembleArguments, "readMemory": ReadMemoryArguments,
+    "breakpointLocations": "source:SOURCE line:int endLine?:int",
+    "dataBreakpointInfo": "name:text variablesReference?:int frameId?:int bytes?:int asAddress?:bool",
+    "threads": "", "stackTrace": "threadId:int startFrame?:int levels?:int", "scopes": "frameId:int",
+    "variables": "variablesReference:int filter?:indexed|named start?:int count?:int format?:FORMAT",
+    "setVariable": "variablesReference:int name:text value:text format?:FORMAT",
+    "evaluate": "expression:text frameId?:int context?:text format?:FORMAT",
+    "completions": "text:text column:int frameId?:int line?:int",
+    **dict.fromkeys(("continue", "reverseContinue"), "threadId:int singleThread?:bool"),
+    **dict.fromkeys(("next", "stepIn", "stepOut", "stepBack"), _STEP),
+    **dict.fromkeys(("pause", "exceptionInfo"), "threadId:int"),
+    "gotoTargets": "source:SOURCE line:int column?:int", "goto": "threadId:int targetId:int", "loadedSources": "",
+    "source": "sourceReference:int source?:SOURCE", "modules": "startModule?:int moduleCount?:int",
+    "disassemble": "memoryReference:text instructionCount:int offset?:int instructionOffset?:int resolveSymbols?:bool",
+    "readMemory": "memoryReference:text count:int offset?:int",
+}  # fmt: skip
+_WORDS = {
+    "text": ("a text", str), "int": ("a whole number", int), "bool": ("true or false", bool),
+    "text or null": ("a text or null", (str, type(None))),
 }  # fmt: skip
 
 
-# what the adapter says ---------------------------------------------------------------------------------------------------
-class ShownBreakpoint(TypedDict):
-    id: int
-    verified: bool
-    message: NotRequired[str]
-    reason: NotRequired[Literal["pending", "failed"]]
-    source: NotRequired[SourceFile]
-    line: NotRequired[int]
-    instructionReference: NotRequired[str]
+@cache
+def members(said: str) -> dict[str, tuple[str, bool]]:
+    """Member -> (kind, whether it must be there) of what the tables say."""
+    pairs = (part.partition(":") for part in said.replace(" or ", "_or_").split())
+    return {name.rstrip("?"): (kind.replace("_or_", " or "), name[-1] != "?") for name, _, kind in pairs}
 
 
-class Thread(TypedDict):
-    id: int
-    name: str
-
-
-class StackFrame(TypedDict):
-    id: int
-    name: str
-    line: int
-    column: int
-    source: NotRequired[SourceFile]
-    instructionPointerReference: NotRequired[str]
-    moduleId: NotRequired[int | str]
-    presentationHint: NotRequired[Literal["normal", "label", "subtle"]]
-
-
-class ShownScope(TypedDict):
-    name: str
-    variablesReference: int
-    expensive: bool
-    presentationHint: NotRequired[str]
-    namedVariables: NotRequired[int]
-    indexedVariables: NotRequired[int]
-
-
-class Hint(TypedDict):
-    """VariablePresentationHint."""
-
-    kind: NotRequired[str]
-    attributes: NotRequired[list[str]]
-    lazy: NotRequired[bool]
-
-
-class ShownVariable(TypedDict):
-    name: str
-    value: str
-    variablesReference: int
-    type: NotRequired[str]
-    evaluateName: NotRequired[str]
-    presentationHint: NotRequired[Hint]
-    namedVariables: NotRequired[int]
-    indexedVariables: NotRequired[int]
-    memoryReference: NotRequired[str]
-
-
-class DisassembledInstruction(TypedDict):
-    address: str
-    instruction: str
-    symbol: NotRequired[str]
-    location: NotRequired[SourceFile]
-    line: NotRequired[int]
-    presentationHint: NotRequired[Literal["normal", "invalid"]]
-
-
-class GotoTarget(TypedDict):
-    id: int
-    label: str
-    line: int
-    instructionPointerReference: NotRequired[str]
-
-
-class ShownModule(TypedDict):
-    id: int | str
-    name: str
-    path: NotRequired[str]
-    symbolStatus: NotRequired[str]
-    version: NotRequired[str]
-
-
-class CompletionItem(TypedDict):
-    label: str
-    type: NotRequired[str]
-    start: NotRequired[int]
-    length: NotRequired[int]
-
-
-class ExceptionBreakpointsFilter(TypedDict):
-    filter: str
-    label: str
-    description: NotRequired[str]
-    default: NotRequired[bool]
-
-
-# is a value of a type? ---------------------------------------------------------------------------------------------------
-_WORDS = {str: "a text", int: "a whole number", bool: "true or false", float: "a number", type(None): "null", dict: "an object"}
-
-
-def fault_in(value: Any, kind: Any, name: str) -> str:
-    """The reason why a value is not of a type of the protocol; "" if it is. name: of the value, for people."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if kind is Any:
-        return ""
-    if is_typeddict(kind):
-        return _fault_in_object(value, kind, name)
-    if origin is Literal:
-        return "" if value in parts else f"{name}: one of {', '.join(map(str, parts))} is needed, not {_shown(value)}"
-    if origin is types.UnionType:
-        return "" if any(not fault_in(value, part, name) for part in parts) else _needed(name, kind, value)
-    if origin is list:
-        if not isinstance(value, list):
-            return f"{name}: a list is needed, not {_shown(value)}"
-        return next(filter(None, (fault_in(v, parts[0], f"{name}[{i}]") for i, v in enumerate(value))), "")
-    if origin is dict:
-        if not isinstance(value, dict):
-            return f"{name}: an object is needed, not {_shown(value)}"
-        return next(filter(None, (fault_in(v, parts[1], f"{name}.{key}") for key, v in value.items())), "")
-    return "" if isinstance(value, kind) and isinstance(value, bool) == (kind is bool) else _needed(name, kind, value)
-
-
-def _fault_in_object(value: Any, kind: Any, name: str) -> str:
+def fault_in(value: Any, said: str, name: str) -> str:
+    """The reason why a value does not have the members that a table says; "" if it has. name: of the value, for people."""
     if not isinstance(value, dict):
         return f"{name}: an object is needed, not {_shown(value)}"
-    for member, needed in _members(kind).items():
+    for member, (kind, required) in members(said).items():
         if value.get(member) is None:  # clients send null for what they leave out
-            if member in kind.__required_keys__:
+            if required:
                 return f"{name}.{member} is missing"
-        elif fault := fault_in(value[member], needed, f"{name}.{member}"):
+        elif fault := _fault(value[member], kind, f"{name}.{member}"):
             return fault
     return ""
 
 
-_members = cache(get_type_hints)  # member of an object's type -> its type
-
-
-def _needed(name: str, kind: Any, value: Any) -> str:
-    kinds = get_args(kind) or (kind,)
-    return f"{name}: {' or '.join(_WORDS[k] for k in kinds)} is needed, not {_shown(value)}"
+def _fault(value: Any, kind: str, name: str) -> str:
+    """The reason why a value is not of a kind."""
+    if kind in TYPES:
+        return fault_in(value, TYPES[kind], name)
+    if kind[0] in "[{":
+        needed, type_, place = ("a list", list, "{}[{}]") if kind[0] == "[" else ("an object", dict, "{}.{}")
+        if not isinstance(value, type_):
+            return f"{name}: {needed} is needed, not {_shown(value)}"
+        parts = enumerate(value) if isinstance(value, list) else value.items()
+        return next(filter(None, (_fault(v, kind[1:-1], place.format(name, n)) for n, v in parts)), "")
+    if "|" in kind:
+        return "" if value in kind.split("|") else f"{name}: one of {kind.replace('|', ', ')} is needed, not {_shown(value)}"
+    needed, types = _WORDS[kind]
+    fits = isinstance(value, types) and isinstance(value, bool) == (kind == "bool")
+    return "" if fits else f"{name}: {needed} is needed, not {_shown(value)}"
 
 
 def _shown(value: Any) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from mmulator.debug.dap.client import RefusedRequest
-from mmulator.debug.dap.messages import DisassembledInstruction, SourceFile
+from mmulator.debug.dap.messages import Object
 
 if TYPE_CHECKING:
     from mmulator.compiler.compiled import CompiledKernel
@@ -30,12 +30,12 @@ class Texts:
         self._numbers: dict[str, int] = {}
         self.paths: set[str] = set()
 
-    def named(self, source: SourceFile | None) -> None:
+    def named(self, source: Object | None) -> None:
         """The client has named a source."""
         if source is not None and source.get("path"):
             self.paths.add(str(Path(source["path"]).resolve()))
 
-    def file(self, location: Location) -> SourceFile | None:
+    def file(self, location: Location) -> Object | None:
         """The file of a line, if it is there. A compiler's cache may still name the place where the program was before: then a
         file of the client's is meant that has the same name, and the same text if both are there.
         """
@@ -45,7 +45,7 @@ class Texts:
             found = next((path for path in alike if path.is_file() and (found is None or _same(path, found))), found)
         return {"name": found.name, "path": str(found.resolve())} if found is not None else None
 
-    def source(self, text: Text) -> SourceFile:
+    def source(self, text: Text) -> Object:
         """The source of a PTX text: its file if it is there unchanged, else a number."""
         path = Path(text.name)
         try:
@@ -108,10 +108,10 @@ class KernelPlaces:
         self.ptx = texts.source(self.text)
         self.order = sorted(range(len(kernel.sites)), key=lambda n: kernel.sites[n].span.start)
         self._ranks = {site: rank for rank, site in enumerate(self.order)}
-        self._sources: dict[tuple[str, int], SourceFile | None] = {}
+        self._sources: dict[tuple[str, int], Object | None] = {}
         self._lines: tuple[int, dict[CodeLine, list[int]]] = -1, {}
 
-    def source(self, location: Location) -> SourceFile | None:
+    def source(self, location: Location) -> Object | None:
         """The file of a line of the program, if it is there."""
         key = location.file, len(self.texts.paths)
         if key not in self._sources:
@@ -140,7 +140,7 @@ class KernelPlaces:
             if source is not None:
                 yield CodeLine(source["path"], at.line, at.file)
 
-    def in_source(self, source: SourceFile) -> list[CodeLine]:
+    def in_source(self, source: Object) -> list[CodeLine]:
         """Lines with instructions in a source of the client's, ascending."""
         number, path = source.get("sourceReference", 0), source.get("path", "")
         if number and number == self.ptx.get("sourceReference"):
@@ -148,7 +148,7 @@ class KernelPlaces:
         path = str(Path(path).resolve()) if path else ""
         return sorted((n for n in self.lines if path and n.path == path), key=lambda n: n.line)
 
-    def from_line(self, source: SourceFile, line: int) -> CodeLine | None:
+    def from_line(self, source: Object, line: int) -> CodeLine | None:
         """The first line with instructions from a line on; None if the source has none there."""
         found = self.in_source(source)
         at = bisect_left(found, line, key=lambda n: n.line)
@@ -173,16 +173,16 @@ class KernelPlaces:
             raise RefusedRequest(f"{reference}{offset:+d}: instructions are {STRIDE} bytes apart, and begin at 0x{CODE:x}")
         return rank
 
-    def disassembled(self, rank: int, count: int) -> list[DisassembledInstruction]:
+    def disassembled(self, rank: int, count: int) -> list[Object]:
         """Instructions from one on, with a row for each number outside the kernel."""
         return [self._row(n) for n in range(rank, rank + count)]
 
-    def _row(self, rank: int) -> DisassembledInstruction:
+    def _row(self, rank: int) -> Object:
         address = f"0x{max(0, CODE + STRIDE * rank):x}"
         if not 0 <= rank < len(self.order):
             return {"address": address, "instruction": "(outside the kernel)", "presentationHint": "invalid"}
         span = self.kernel.sites[self.order[rank]].span
-        row: DisassembledInstruction = {"address": address, "instruction": " ".join(span.text.split())}
+        row: Object = {"address": address, "instruction": " ".join(span.text.split())}
         location = span.location
         source = self.source(location) if location is not None else None
         if location is not None and source is not None:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from mmulator.debug.dap.client import RefusedRequest
-from mmulator.debug.dap.messages import ShownScope
+from mmulator.debug.dap.messages import Object
 from mmulator.debug.dap.standing import LanesFrame, Standing
 from mmulator.debug.dap.variables import LONGEST, VariableNode, array, group, safely
 from mmulator.debug.expressions import expression, number_of
@@ -42,12 +42,12 @@ _HOLE = re.compile(r"\{([^{}]+)\}")
 _ELEMENT = re.compile(r"(?:[\w.]+:)?\w[\w .]*\[[^\]]*\](?::\w+)?|0[xX][0-9a-fA-F]+(?::\w+)?")
 
 
-def scopes_of(at: Standing, frame: LanesFrame) -> list[ShownScope]:
+def scopes_of(at: Standing, frame: LanesFrame) -> list[Object]:
     """The scopes of a frame. What takes long to gather is marked as expensive."""
-    found: list[ShownScope] = []
+    found: list[Object] = []
     for name, members, expensive in SCOPES:
         node = group(name, partial(safely, partial(members, at, frame)))
-        scope: ShownScope = {"name": name, "variablesReference": at.show(node), "expensive": expensive}
+        scope: Object = {"name": name, "variablesReference": at.show(node), "expensive": expensive}
         if name == "Registers":
             scope["presentationHint"] = "registers"
         found.append(scope)

@@ -11,7 +11,7 @@ import numpy as np
 
 from mmulator.debug.dap.client import Client, RefusedRequest
 from mmulator.debug.dap.idle import PROGRAM
-from mmulator.debug.dap.messages import ShownModule, SourceFile, StackFrame, Thread
+from mmulator.debug.dap.messages import Object
 from mmulator.debug.dap.places import KernelPlaces, Texts
 from mmulator.debug.stops import Focus, Reason, Stopped
 from mmulator.demangle import base_name
@@ -102,7 +102,7 @@ class Standing:
         x, y, z = self.session.block
         return _FIRST + focus.block * -(-x * y * z // 32) + focus.warp
 
-    def threads(self) -> list[Thread]:
+    def threads(self) -> list[Object]:
         """The warps that are on the machine; the launch itself if there are none."""
         if not self.warps:
             return [{"id": PROGRAM, "name": f"launch {self.session.number} of {self.session.kernel_name}, over"}]
@@ -131,7 +131,7 @@ class Standing:
         return f"({block % x},{block // x % y},{block // (x * y)})"
 
     # frames ---------------------------------------------------------------------------------------------------------------
-    def stack(self, thread: int) -> list[Callable[[], StackFrame]]:
+    def stack(self, thread: int) -> list[Callable[[], Object]]:
         """The frames of a warp, innermost first: those of the lanes in focus, then those of lanes that are elsewhere."""
         warp = self.warp(thread)
         if warp is None:
@@ -163,7 +163,7 @@ class Standing:
             at = replace(at, site=site, instruction=written, function=name, frame=back, state="runs", waits_for="")
             yield LanesFrame(replace(warp, places=(at,)), at, False)
 
-    def _frames(self, frame: LanesFrame, several: bool) -> Iterator[Callable[[], StackFrame]]:
+    def _frames(self, frame: LanesFrame, several: bool) -> Iterator[Callable[[], Object]]:
         """A frame as the client sees it: the line of the program, those where it was inlined, and the line of PTX."""
         at = frame.at
         text = lanes_text(at.lanes)
@@ -185,8 +185,8 @@ class Standing:
         name = f"{kernel}, PTX{lanes}{waits}"
         yield lambda: self._frame(frame, name, self.places.ptx, span.line)
 
-    def _frame(self, frame: LanesFrame, name: str, source: SourceFile | None, line: int) -> StackFrame:
-        shown: StackFrame = {"id": self.show(frame), "name": name, "line": line, "column": 1 if line else 0}
+    def _frame(self, frame: LanesFrame, name: str, source: Object | None, line: int) -> Object:
+        shown: Object = {"id": self.show(frame), "name": name, "line": line, "column": 1 if line else 0}
         shown["moduleId"] = self.session.number
         if source is not None:
             shown["source"] = source
@@ -195,7 +195,7 @@ class Standing:
         return shown
 
     # the launch -----------------------------------------------------------------------------------------------------------
-    def module(self) -> ShownModule:
+    def module(self) -> Object:
         """The launch as a module: its kernel, where it was compiled from, and the device."""
         s = self.session
         known = any(not line.ptx for line in self.places.lines)
@@ -205,10 +205,10 @@ class Standing:
             "version": f"{s.device}, seed {s.seed}, grid {s.grid}, block {s.block}",
         }  # fmt: skip
 
-    def sources(self) -> list[SourceFile]:
+    def sources(self) -> list[Object]:
         """The PTX, and the files that it was compiled from."""
         paths = sorted({line.path for line in self.places.lines if not line.ptx})
-        return [self.places.ptx, *({"name": path.rpartition("/")[2], "path": path} for path in paths)]  # type: ignore[list-item]
+        return [self.places.ptx, *({"name": path.rpartition("/")[2], "path": path} for path in paths)]
 
     def description(self, stop: Stopped) -> str:
         """A stop in a few words."""

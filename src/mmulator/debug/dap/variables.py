@@ -8,7 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from mmulator.debug.dap.client import RefusedRequest
-from mmulator.debug.dap.messages import Hint, ShownVariable
+from mmulator.debug.dap.messages import Object
 from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class VariableNode:
     element: Callable[[int], VariableNode] | None = None
     memory: int | None = None
     watch: str = ""
-    hint: Hint = field(default_factory=Hint)
+    hint: Object = field(default_factory=Object)
 
     @property
     def opens(self) -> bool:
@@ -62,10 +62,10 @@ class VariableNode:
             raise RefusedRequest(f"{self.name} has no elements")
         return self.element(number)
 
-    def shown(self, standing: Standing) -> ShownVariable:
+    def shown(self, standing: Standing) -> Object:
         """The variable as the protocol has it."""
         value = self.value if len(self.value) <= LONGEST or "\n" in self.value else self.value[: LONGEST - 3] + "..."
-        out: ShownVariable = {"name": self.name, "value": value, "variablesReference": standing.show(self) if self.opens else 0}
+        out: Object = {"name": self.name, "value": value, "variablesReference": standing.show(self) if self.opens else 0}
         if self.type:
             out["type"] = self.type
         if self.opens and self.count:

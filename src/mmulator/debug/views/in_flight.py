@@ -13,6 +13,7 @@ from mmulator.debug.machine import line_text
 from mmulator.debug.views.scene import Scene
 from mmulator.diagnostics.mbarriers import known, shared_name
 from mmulator.diagnostics.whereabouts import lanes_text
+from mmulator.isa.effects import MemoryEffect
 from mmulator.launch.arena import bytes_at
 from mmulator.launch.resident import ResidentCta
 from mmulator.layouts.descriptors import MatrixDescriptor
@@ -264,7 +265,7 @@ def _bulk_text(scene: Scene, t: Any, ins: Instruction) -> str:
         where = f"{name} (shared {place:#x})" if name else f"shared {place:#x}"
         size = f"{int(box['rows'])} rows of {int(box['row'])} bytes"
         return f"a box of {size} of the tensor at {_place(scene, int(box['address']))}, at {where} in shared memory"
-    if ins.opcode == "cp" and "bulk" in ins.modifiers:
+    if ins.effects.memory in (MemoryEffect.COPY, MemoryEffect.REDUCE):
         copy = _payload(t, BulkCopy)
         to, source = (_place(scene, int(copy[x])) for x in ("to", "from_"))
         return f"{int(copy['bytes'])} bytes from {source} to {to}"
@@ -285,11 +286,11 @@ def _place(scene: Scene, address: int) -> str:
 
 
 def _tensor_text(t: Any, ins: Instruction) -> str:
-    if "mma" not in ins.modifiers and "cp" not in ins.modifiers and "shift" not in ins.modifiers:
+    if not ins.effects.multiplies and ins.effects.memory is not MemoryEffect.COPY:
         return ""
     work = _payload(t, TensorWork)
     d = f"lane {int(work['d']) >> 16}, column {int(work['d']) & 0xFFFF} of tensor memory"
-    if "mma" not in ins.modifiers:
+    if not ins.effects.multiplies:
         return f"writes {d}"
     a = f"tensor memory, column {int(work['a']) & 0xFFFF}" if work["in_cells"] else f"shared {(int(work['a']) & 0x3FFF) << 4:#x}"
     adds = "adds to" if work["adds"] else "writes"

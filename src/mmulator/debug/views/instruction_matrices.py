@@ -13,6 +13,7 @@ from mmulator.debug.views.scene import Scene, lanes_in
 from mmulator.debug.views.tensor_cells import moved_cells, tensor_copy, tensor_product
 from mmulator.debug.views.tiles import by_tensor_map, described, descriptor_text, memory_elements
 from mmulator.errors import OperandError
+from mmulator.isa.effects import Flow, MemoryEffect, Queue, Step, Together
 from mmulator.isa.form import Form
 from mmulator.isa.types import TYPES
 from mmulator.launch.arena import bytes_at
@@ -207,11 +208,11 @@ def _warp_move(scene: Scene, form: Form) -> Iterator[MatrixView]:
     registers = scene.operands["r"]
     views = gathered(scene, form, "r", registers)
     f, t = fragment(form, "r"), element_of(form, "r")
-    loads = form.family == "ldmatrix" or form.op.startswith("load")
+    loads = form.effects.memory is MemoryEffect.READ
     found = moved(scene.trail, scene.next_step)
     if found is not None:
         _, places, _ = found
-        bits = memory_bits(form) if form.family in ("ldmatrix", "stmatrix") else t.bits
+        bits = memory_bits(form) if form.is_move else t.bits
         element = TYPES[_STORED[form.src_fmt]] if form.src_fmt else t
         at = places.reshape(-1)[f.first_places]
         across = f.maps[1 if form["trans"] else 2].reshape(-1)[f.first_places]
@@ -265,14 +266,14 @@ def _box(scene: Scene, form: Form) -> Iterator[MatrixView]:
 
 _Maker = Callable[[Scene, Form], Iterator[MatrixView]]
 _VIEWS: tuple[tuple[Callable[[Form], bool], _Maker], ...] = (
-    (lambda f: f.family == "wgmma" and f.op == "mma_async", _warpgroup_product),
-    (lambda f: f.family == "mma" or (f.family == "wmma" and f.op == "mma"), _product),
-    (lambda f: f.family in ("ldmatrix", "stmatrix", "wmma"), _warp_move),
-    (lambda f: f.family == "movmatrix", _moved_within),
-    (lambda f: f.row.name in ("tcgen05.ld", "tcgen05.ld.red", "tcgen05.st"), moved_cells),
-    (lambda f: f.row.name in ("tcgen05.mma", "tcgen05.mma.ws"), tensor_product),
-    (lambda f: f.row.name == "tcgen05.cp", tensor_copy),
-    (lambda f: "tensorMap" in {o.name for s in f.signatures for o in s} and f.opcode == "cp", _box),
+    (lambda f: f.effects.multiplies and f.effects.tensor, tensor_product),
+    (lambda f: f.effects.multiplies and f.effects.together is Together.WARPGROUP, _warpgroup_product),
+    (lambda f: f.effects.multiplies, _product),
+    (lambda f: f.is_matrix and f.effects.memory is not MemoryEffect.NONE, _warp_move),
+    (lambda f: f.effects.flow is Flow.MOVED, _moved_within),
+    (lambda f: f.effects.queue is Queue.TENSOR_MOVES and f.effects.step is Step.ISSUE, moved_cells),
+    (lambda f: f.effects.queue is Queue.TENSOR and "s-desc" in {o.name for o in f.operands}, tensor_copy),
+    (lambda f: "tensorMap" in {o.name for o in f.operands}, _box),
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from mmulator.debug.views.matrix import MatrixView
 from mmulator.debug.views.scene import Scene
 from mmulator.debug.views.tiles import described, descriptor_text
 from mmulator.errors import OperandError
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.form import Form
 from mmulator.isa.types import TYPES, ElementType
 from mmulator.layouts.descriptors import SharedDescriptor
@@ -105,7 +106,7 @@ def moved_cells(scene: Scene, form: Form) -> Iterator[MatrixView]:
     for n in range(wide):
         registers[lane, column + n] = have >> np.uint64(shift * n) & np.uint64((1 << t.bits) - 1)
         there[lane, column + n] = known
-    loads = form.row.name != "tcgen05.st"
+    loads = form.effects.memory is MemoryEffect.READ
     names = tuple(f"lane {first + n}" for n in range(rows)), tuple(str(base + n) for n in range(columns))
     element, note = _type_of_columns(scene, base, columns)
     element = t.name if half else element
@@ -123,7 +124,7 @@ def moved_cells(scene: Scene, form: Form) -> Iterator[MatrixView]:
 
 def _type_of_columns(scene: Scene, base: int, columns: int) -> tuple[str, tuple[str, ...]]:
     """(type to show cells in, notes): f32, unless the kernel's products are of integers."""
-    forms = (i.form for i in scene.kernel.sites if i.opcode == "tcgen05" and i.effects.multiplies)
+    forms = (i.form for i in scene.kernel.sites if i.effects.tensor and i.effects.multiplies)
     return ("s32", ()) if any(f.kind == "i8" for f in forms) else ("f32", ())
 
 

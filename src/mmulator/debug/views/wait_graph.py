@@ -12,7 +12,7 @@ from mmulator.diagnostics.faults.cluster import arrived_lanes
 from mmulator.diagnostics.faults.mbarrier import likely, missing_text
 from mmulator.diagnostics.mbarriers import MbarrierState, arrivers, under_way
 from mmulator.diagnostics.whereabouts import LaneGroup, lanes_text
-from mmulator.isa.effects import Ends, Queue, Step, Together
+from mmulator.isa.effects import Ends, Orders, Queue, Step, Together
 from mmulator.launch.resident import ResidentCta
 from mmulator.native.state import FULL, LANES
 from mmulator.ptx.tree import Immediate, Instruction, Reg
@@ -250,7 +250,7 @@ def _at_barrier(scene: Scene, cta: ResidentCta, g: LaneGroup, every: Every) -> L
 
 
 def _arrives_at_barrier(ins: Instruction) -> bool:
-    return ins.effects.ends is Ends.BARRIER or (ins.opcode in ("bar", "barrier") and "arrive" in ins.modifiers)
+    return ins.effects.ends is Ends.BARRIER
 
 
 def _held(scene: Scene, cta: ResidentCta, g: LaneGroup, every: Every) -> LaneWait:
@@ -301,14 +301,14 @@ def _for_others(scene: Scene, cta: ResidentCta, g: LaneGroup, every: Every) -> L
         why = (f"{masks_text(dict.fromkeys(gone, FULL))} of the warpgroup {have} exited",) if gone else ()
         return LaneWait(*make, f"the other warps of its warpgroup, {first} to {first + 3}", wakers, True, (), why)
     if effects.holds:
-        frees = _reaching(scene, every, lambda i: i.form.name == "tcgen05.dealloc", "may free some")
+        frees = _reaching(scene, every, lambda i: i.effects.frees, "may free some")
         return LaneWait(*make, "free columns of tensor memory", tuple(k for k in frees if k.cta == cta.rank), False)
     if effects.resizes:
         free = int(cta.state["register_pool"]) * LANES
         reach = _reaching(scene, every, lambda i: i.effects.resizes and "dec" in i.modifiers, "may release some")
         own = tuple(k for k in reach if k.cta == cta.rank)
         return LaneWait(*make, f"registers: {free} are free in the pool of the block", own, False)
-    if ins.opcode == "barrier" and "cluster" in ins.modifiers:
+    if effects.orders is Orders.CLUSTER:
         generation = int(scene.resident.cluster["generation"][0])
         wakers = tuple(
             Waker(c.rank, n, m, "have not arrived") for c, _ in every for n, w in enumerate(c.warps)

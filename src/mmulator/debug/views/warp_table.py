@@ -8,6 +8,7 @@ from typing import Any
 from mmulator.debug.views.scene import Scene
 from mmulator.diagnostics.mbarriers import shared_name
 from mmulator.diagnostics.whereabouts import LaneGroup
+from mmulator.isa.effects import Orders
 from mmulator.launch.resident import ResidentCta
 from mmulator.native.state import FULL
 from mmulator.program.addresses import SHARED_BASE
@@ -134,6 +135,6 @@ def state_text(scene: Scene, cta: ResidentCta, g: LaneGroup) -> str:
         name = shared_name(scene.grid, SHARED_BASE + k.byte) or f"shared {SHARED_BASE + k.byte:#x}"
         return f"{name} {k.phase_text.removeprefix('the ')}" + f" of {k.cta}" * (k.cta.rank != cta.rank)
     ins = g.instruction
-    if ins is not None and ins.opcode == "barrier":
+    if ins is not None and ins.effects.orders is Orders.CLUSTER:
         return "at barrier.cluster"
     return "waits for warps"

@@ -17,7 +17,7 @@ RULES = {
 HINTS = {
     FaultKind.BULK_SIZE: "round the size up and the buffers too, or copy what is left over with other instructions",
     FaultKind.BULK_IGNORED: "let the copy begin at the last multiple of 16 before the first byte that is wanted, and end at the "
-    "first one behind the last",
+    "first one after the last",
     FaultKind.NO_CLUSTER: "launch with cluster=(1, 1, 1) or more, or write .reqnctapercluster",
 }
 

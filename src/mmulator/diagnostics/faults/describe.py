@@ -21,7 +21,6 @@ from mmulator.diagnostics.faults.wgmma import describe_warpgroup
 from mmulator.errors import ExecutionFault, LimitReached
 from mmulator.launch.arena import bytes_at, read, read_string
 from mmulator.launch.grid import Grid
-from mmulator.launch.regions import Region
 from mmulator.launch.resident import Resident, ResidentCta
 from mmulator.native.state import LANES, NUM_BARRIERS, STACK_BYTES, FaultKind
 from mmulator.program.addresses import (
@@ -59,17 +58,8 @@ def describe_address(grid: Grid, address: int, cta: ResidentCta | None = None) -
     near = [m for m in grid.memory if -(1 << 31) < address - m.start < m.size + (1 << 32)]
     if not near:
         return faults_memory.own_memory(grid, address) or "memory that no argument owns"
-    nearest = min(near, key=lambda m: _distance(m, address))
+    nearest = min(near, key=lambda m: faults_memory.apart(m, address))
     return f"byte {address - nearest.start} of {nearest.label}, which has {nearest.size}"
-
-
-def _distance(m: Region, address: int) -> int:
-    """Bytes between a buffer and an address; addresses before the buffer count as farther away, since overruns are
-    more common.
-    """
-    if address < m.start:
-        return 2 * (m.start - address)
-    return max(0, address - m.start - m.size + 1)
 
 
 def _assertion(cta: ResidentCta, lane: int) -> tuple[str, str, int, str]:
@@ -95,14 +85,16 @@ def _space(ins: Instruction) -> str:
     return ins.form["space"].partition("::")[0] or "local"
 
 
+_INDEX = "check the index arithmetic and the mask of the access"
 _HINTS = {
     FaultKind.ASSERTION: "CUDA's words for it: device-side assert triggered",
     FaultKind.READ_ONLY: "constants and parameters are not written: copy them to other memory first, and write that",
-    FaultKind.OUT_OF_BOUNDS: "check the index arithmetic and the mask of the access",
+    FaultKind.OUT_OF_BOUNDS: _INDEX, FaultKind.LOCAL_OUT_OF_BOUNDS: _INDEX,
     FaultKind.SHARED_OUT_OF_BOUNDS: "check the shared bytes of the launch and the address arithmetic",
     FaultKind.BEYOND_SPACE: "an address of this state space is an offset into it; cvta.to makes one of a generic address",
-    FaultKind.WRONG_SPACE: "without .global the instruction takes any generic address",
+    FaultKind.WRONG_SPACE: "give it an address of global memory; a load, store or atomic without .global takes others, too",
     FaultKind.NOT_SHARED: "this instruction works on shared memory alone: check which pointer it is given",
+    FaultKind.WGMMA_ADDRESS: faults_cells.MATRIX,
     FaultKind.MISALIGNED: "an access of n bytes needs an address that is a multiple of n",
     FaultKind.NULL_POINTER: "a pointer argument is 0, or an address was never set",
     FaultKind.ALLOCA_OVERFLOW: f"alloca has {STACK_BYTES} bytes a thread here; a GPU has what cudaLimitStackSize says",
@@ -157,7 +149,8 @@ def _described(grid: Grid, cta: ResidentCta, kind: FaultKind) -> ExecutionFault:
     if faults_tensor.is_tensor_copy(ins):
         return faults_tensor.describe(cta, ins, kind, who, lambda address: describe_address(grid, address, cta))
     address, size = int(state["fault_address"]), int(state["fault_bytes"])
-    place, help = describe_address(grid, address, cta), None
+    shared = kind == FaultKind.SHARED_OUT_OF_BOUNDS  # or below all of it, where no generic address is
+    place, help = describe_shared(grid, address & _OFFSET, cta) if shared else describe_address(grid, address, cta), None
     if kind in faults_memory.KINDS:
         null, place, help = faults_memory.place_of(grid, address, ins)
         kind = FaultKind.NULL_POINTER if null else FaultKind.OUT_OF_BOUNDS
@@ -181,12 +174,12 @@ def _described(grid: Grid, cta: ResidentCta, kind: FaultKind) -> ExecutionFault:
         FaultKind.PRINT: f"printf failed: {grid.printer.problem}",
         FaultKind.BAD_CALL: bad_call,
         FaultKind.BAD_BRANCH: f"brx.idx with index {address}; the list has {size} targets",
-        FaultKind.BAD_BARRIER: f"barrier {address} with a count of {size} threads: barriers are 0 to "
+        FaultKind.BAD_BARRIER: f"barrier {address} with a count of {_count(size)}: barriers are 0 to "
         f"{NUM_BARRIERS - 1}, counts multiples of 32",
         FaultKind.BARRIER_COUNTS: f"barrier {address & _OFFSET} with a count of {_count(size)} where "
         f"{_count(address >> SLOT_SHIFT)} are expected",
-        FaultKind.BARRIER_LANES: f"{ins.mnemonic} of which lanes of a warp name different barriers or counts: lane {size} "
-        f"barrier {address}, and this thread another",
+        FaultKind.BARRIER_LANES: f"{ins.mnemonic} with different barriers or counts among the lanes of a warp: lane {size} names "
+        f"barrier {address}, this thread another one or another count",
         FaultKind.SPARSE_SELECTOR: f"sparsity selector {address} of {ins.mnemonic}: this shape has 0 to {size}",
         FaultKind.WGMMA_ADDRESS: f"matrix descriptor outside of shared memory: {describe_address(grid, address)}",
     }[kind]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mmulator.diagnostics.faults.cluster import waits_text
-from mmulator.diagnostics.mbarriers import MbarrierEvent, MbarrierState, known, on_host, place_text, under_way
+from mmulator.diagnostics.mbarriers import MbarrierEvent, MbarrierState, known, on_host, place_text
 from mmulator.diagnostics.whereabouts import LaneGroup, everywhere
 from mmulator.errors import ExecutionFault
 from mmulator.launch.grid import Grid
@@ -105,7 +105,7 @@ def describe_waits(grid: Grid, resident: Resident, found: Sequence[tuple[Residen
     where = everywhere(cta, found) + waits_text(resident, cta)
     lines = [_account(g, len(found)) for g in awaited[:_SENTENCES]]
     if len(awaited) > _SENTENCES:
-        lines.append(f"and {len(awaited) - _SENTENCES} more mbarriers")
+        lines.append(f"and {_plural(len(awaited) - _SENTENCES, 'more mbarrier')}")
     first = waits[0].instruction
     hints = dict(reversed([likely(g) for g in awaited]))  # of each kind the first
     hints.pop("", None)
@@ -132,32 +132,32 @@ def missing_text(k: MbarrierState) -> str:
     else:
         parts.append(f"all {_plural(_size(k), 'arrival')} came" if _size(k) != 1 else "its arrival came")
     if word.bytes > 0:
-        parts.append(f"{word.bytes} of {_plural(k.expected, 'expected byte')} have not come")
+        parts.append(f"{word.bytes} of {_plural(k.expected, 'expected byte')} {'has' if word.bytes == 1 else 'have'} not come")
     elif word.bytes < 0:
-        parts.append(f"{-word.bytes} bytes came that nobody expects")
+        parts.append(f"{_plural(-word.bytes, 'byte')} came that nobody expects")
     elif k.came and k.counts_copies:
         parts.append(f"{_plural(k.came, 'arrival')} of cp.async without .noinc took away what they had added")
     elif k.came:
-        parts.append(f"all {k.came} expected bytes came")
+        parts.append(f"all of {_plural(k.came, 'expected byte')} came")
     return ", ".join(parts)
 
 
 def _account(g: LaneGroup, blocks: int) -> str:
-    """The state of an mbarrier in words: what is missing, the last events, and the operations under way for it."""
+    """The state of an mbarrier in words: what is missing, and the last events. In a deadlock nothing is under way."""
     k, here = g.mbarrier, g.cta
     assert k is not None and here is not None
     word = k.word
-    lines = [f"{k.name(here if blocks == 1 else None)} is in {k.phase_text}, of parity {word.phase}: {missing_text(k)}"]
-    lines.append(_when("last arrival", k, k.arrived, here) or "nobody has arrived since mbarrier.init")
+    known_phase = "" if k.phases is None else f", of parity {word.phase}"
+    lines = [f"{k.name(here if blocks == 1 else None)} is in {k.phase_text}{known_phase}: {missing_text(k)}"]
+    if k.phases is not None:
+        lines.append(_when("last arrival", k, k.arrived, here) or "nobody has arrived since mbarrier.init")
     if word.bytes > 0:
         lines.append(_when("bytes were expected", k, k.asked, here))
     if word.bytes:
         lines.append(_when("last bytes", k, k.brought, here) or "no bytes have come since mbarrier.init")
     if k.made is not None:
         lines.append(f"made by {place_text(k.made.instruction)}")
-    issued = under_way(k)
-    more = f" and {len(issued) - 1} more" if len(issued) > 1 else ""
-    lines.append(f"under way: what {issued[0].text(here)} issued{more}" if issued else "nothing is under way for it")
+    lines.append("nothing is under way for it")
     return "\n    ".join(filter(None, lines))
 
 
@@ -189,8 +189,8 @@ def _other_block(k: MbarrierState, here: ResidentCta) -> str:
         other = known(here.resident, k.at + _distance(k.cta, cta))
         if other.valid and (other.arrived_now or other.word.bytes < 0 or (other.phases or 0) > (k.phases or 0)):
             return (
-                f"the mbarrier at the same place of {cta} heard of more: does the one who should arrive, or the copy, name the "
-                "right block (mapa, multicast mask)?"
+                f"the mbarrier at the same place of {cta} received more: look whether the thread that should arrive, or the "
+                "copy, names the right block (mapa, multicast mask)"
             )
     return ""
 
@@ -214,11 +214,11 @@ def _too_many_bytes(k: MbarrierState, here: ResidentCta) -> str:
         return ""
     if not k.came:
         return (
-            f"{k.word.bytes} bytes are expected and none came: was the copy issued, and does it complete {k.name(here)}?"
+            f"of {_plural(k.word.bytes, 'expected byte')} none came: look whether a copy is issued and completes {k.name(here)}"
         )
     return (
-        f"expect_tx announced {k.expected} bytes and {k.came} came, {k.word.bytes} fewer: let it expect what the copies bring (a "
-        "tensor copy brings its whole box, what lies outside of the tensor too)"
+        f"expect_tx announced {_plural(k.expected, 'byte')} and {k.came} came, {k.word.bytes} fewer: let it expect what the "
+        "copies bring (a tensor copy brings its whole box, what lies outside of the tensor too)"
     )
 
 
@@ -226,13 +226,13 @@ def _unexpected_bytes(k: MbarrierState, here: ResidentCta) -> str:
     if k.word.bytes >= 0:
         return ""
     return (
-        f"expect_tx announced {k.expected} bytes and {k.came} came, {-k.word.bytes} more: expect them all in the phase in which "
-        "they come"
+        f"expect_tx announced {_plural(k.expected, 'byte')} and {k.came} came, {-k.word.bytes} more: expect them all in the "
+        "phase in which they come"
     )
 
 
 def _part_of_the_arrivals(k: MbarrierState, here: ResidentCta) -> str:
-    if not 0 < k.word.pending < _size(k):
+    if k.word.pending == _size(k):
         return ""
     came = _size(k) - k.word.pending
     return (
@@ -245,8 +245,8 @@ def _empty_from_the_start(k: MbarrierState, here: ResidentCta) -> str:
     if k.phases != 0 or k.arrived is not None or k.brought is not None or k.asked is not None:
         return ""
     return (
-        f"nobody has arrived at {k.name(here)} yet: whoever should waits, too, or took another branch; and a producer's first "
-        "wait for a buffer that is empty must be for parity 1, the phase before the first, which is over"
+        f"nobody has arrived at {k.name(here)} yet: the thread that should waits, too, or took another branch; and a producer's "
+        "first wait for a buffer that is empty must be for parity 1, the phase before the first, which is over"
     )
 
 
@@ -254,8 +254,8 @@ def _one_ahead(k: MbarrierState, here: ResidentCta) -> str:
     if not k.phases or k.word.pending != _size(k):
         return ""
     return (
-        f"phases 0 to {k.phases - 1} of {k.name(here)} are over and nobody has arrived in {k.phase_text}: does who waits flip "
-        "the parity once for each phase, and not more or less often?"
+        f"phase {k.phases - 1} of {k.name(here)} is over and nobody has arrived in {k.phase_text}: look whether the thread that "
+        "waits flips the parity once for each phase, and not more or less often"
     )
 
 

@@ -34,23 +34,22 @@ def place_of(grid: Grid, address: int, ins: Instruction) -> tuple[bool, str, str
         said = f"which is in no buffer: these are the low 32 bits of byte {address - (cut.start & _LOW)} of {cut.label}"
         return False, said, "compute addresses in 64 bits: an instruction that takes or leaves 32 has cut this one off"
     memory = _given(grid, argument[0]) if argument is not None else None
-    others = sorted((m for m in grid.memory if m is not memory), key=lambda m: _apart(m, address))
+    others = sorted((m for m in grid.memory if m is not memory), key=lambda m: apart(m, address))
     nearest = others[0] if others else None
     if memory is not None:
         said = f"byte {address - memory.start} of {memory.label}, which has {memory.size}"
-        if nearest is not None and _apart(nearest, address) < min(_apart(memory, address), _NEAR):
+        if nearest is not None and apart(nearest, address) < min(apart(memory, address), _NEAR):
             said += f"; {_beside(nearest, address)}"
         return False, said, None
     if address < NULL:
         return True, f"byte {address} of the null page", None
-    shared = grid.shared
-    if SHARED_BASE <= address < SHARED_BASE + shared:
+    if address < SHARED_BASE + grid.shared:
         said = f"which is in no buffer; as an offset it would be byte {address - SHARED_BASE} of shared memory"
         return False, said, "an address of .shared is an offset: access it with .shared, or make it generic with cvta.shared"
     if own := own_memory(grid, address):
         return False, own, OWN
     said = "which is in no buffer" + (f"; nearest: {_nearest(nearest, address)}" if nearest is not None else "")
-    return False, said, "no argument leads to this address: look where it is computed, or loaded from"
+    return False, said, "no single argument leads to this address: look where it is computed, or loaded from"
 
 
 def own_memory(grid: Grid, address: int) -> str:
@@ -114,7 +113,7 @@ def _given(grid: Grid, value: int) -> Region | None:
     )
 
 
-def _apart(m: Region, address: int) -> int:
+def apart(m: Region, address: int) -> int:
     """Distance between a piece of memory and an address, in bytes; 0 inside."""
     return m.start - address if address < m.start else max(0, address - m.start - m.size)
 
@@ -123,13 +122,13 @@ def _beside(m: Region, address: int) -> str:
     """A nearby buffer in words: `512 bytes before argument 0 (out)`."""
     if address < m.start:
         return f"{m.start - address} bytes before {m.label}"
-    behind = address - m.start - m.size
-    if behind < 0:
+    beyond = address - m.start - m.size
+    if beyond < 0:
         return f"byte {address - m.start} of {m.label}"
-    return f"{behind} bytes behind {m.label}" if behind else f"right behind {m.label}"
+    return f"{beyond} bytes after {m.label}" if beyond else f"right after {m.label}"
 
 
 def _nearest(m: Region, address: int) -> str:
-    if _apart(m, address) < _FAR:
+    if apart(m, address) < _FAR:
         return f"byte {address - m.start} of {m.label}, which has {m.size}"
     return f"{m.label}, {m.size} bytes at 0x{m.start:x}"

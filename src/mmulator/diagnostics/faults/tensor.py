@@ -66,11 +66,11 @@ class _Copy:
         return f"{self.ins.mnemonic} of the box at ({', '.join(map(str, self.coordinates))})"
 
     @property
-    def map(self) -> Encoded | None:
+    def map(self) -> Encoded | OperandError:
         try:
             return Encoded.decode(self.data)
-        except OperandError:
-            return None
+        except OperandError as error:
+            return error
 
     @property
     def says(self) -> str:
@@ -78,7 +78,7 @@ class _Copy:
         (128) bytes, box (16, 8)`.
         """
         m = self.map
-        if m is None:
+        if isinstance(m, OperandError):
             return "its map cannot be read"
         box = f"{m.channels} channels of {m.pixels} pixels" if m.im2col else f"box {_numbers(m.box)}"
         strides = f", strides {_numbers(m.strides)} bytes" if m.strides else ""
@@ -121,8 +121,8 @@ def _of_map(c: _Copy, kind: FaultKind) -> tuple[str, str, str]:
         return f"misaligned: {where}, for {c.ins.mnemonic}: 64 must divide it", _MAP, "declare it .align 64, alignas(64)"
     if wrong is MapFault.ZEROS:
         return f"no tensor map: {where}, is all zeros; {c.ins.mnemonic} needs one", _MAP, _ENCODE
-    if m is None:
-        return f"no tensor map: {where}: {_refusal(c.data)}", _MAP, _ENCODE
+    if isinstance(m, OperandError):
+        return f"no tensor map: {where}: {m.message}", _MAP, _ENCODE
     if wrong in _PLACES:
         text, rule, hint = _PLACES[wrong]
         return f"{c.box} {text}; {c.says}", f"{rule}; an H200 raises an illegal instruction", hint
@@ -137,14 +137,6 @@ def _of_map(c: _Copy, kind: FaultKind) -> tuple[str, str, str]:
         MapFault.OPERATION: f"{c.ins.mnemonic} cannot combine elements of {m.type}",
     }.get(wrong, "the map's swizzle mode and its atomicity are none that a chip has together")
     return f"{text}: {where}; {c.says}", _MAP, _ENCODE
-
-
-def _refusal(data: bytes) -> str:
-    try:
-        Encoded.decode(data)
-    except OperandError as error:
-        return str(error.args[0]) if error.args else str(error)
-    return "a field has no meaning"
 
 
 _HOW = {FaultKind.READ_ONLY: "store to read-only memory", FaultKind.WRONG_SPACE: "wrong state space"}

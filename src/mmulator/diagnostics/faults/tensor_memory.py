@@ -10,6 +10,7 @@ from mmulator.native.matrix.tensor_state import BY_ADDRESS, ODD, TENSOR_COLUMNS,
 from mmulator.native.state import FaultKind
 from mmulator.ptx.tree import Instruction
 
+MATRIX = "check the start address, offsets and swizzle of the matrix descriptor, and the shared bytes of the launch"
 KINDS = frozenset(kind for kind in FaultKind if kind.name.startswith("TENSOR_") and kind != FaultKind.TENSOR_MAP)
 _FAMILY = "PTX ISA 9.1, TensorCore 5th Generation Family Instructions"
 _MANAGED = f"({_FAMILY}: Tensor Memory Allocation and Management Instructions)"
@@ -33,7 +34,7 @@ def _lacking(cta: ResidentCta, column: int, columns: int) -> str:
     """The columns that are allocated: of the CTA, or of its peer, if the CTA has those that an instruction uses."""
     units = range(column // TENSOR_UNIT, -(-(column + columns) // TENSOR_UNIT))
     if all(int(cta.state["held_units"]) >> unit & 1 for unit in units):
-        return f"in the other CTA of the pair {_held(cta.resident.ctas[int(cta.state['rank']) ^ 1])}"
+        return f"in the other CTA of the pair {_held(cta.resident.each()[cta.rank ^ 1])}"
     return _held(cta)
 
 
@@ -52,9 +53,9 @@ def describe(grid: Grid, cta: ResidentCta, ins: Instruction, kind: FaultKind, wh
         case FaultKind.TENSOR_COUNT:
             text, rule = f"{name} of {number} columns", _ALLOCATION
         case FaultKind.TENSOR_RELINQUISHED:
-            text = f"{name} of {number} columns behind tcgen05.relinquish_alloc_permit"
+            text = f"{name} of {number} columns after tcgen05.relinquish_alloc_permit"
             rule = f"a CTA that has relinquished the permit may not allocate again {_MANAGED}"
-            hint = "relinquish once, behind the last allocation of the CTA"
+            hint = "relinquish once, after the last allocation of the CTA"
         case FaultKind.TENSOR_DEALLOC:
             text = f"{name} of {number} columns from {_at(address)} on, where no allocation of so many begins: {_held(cta)}"
             rule = f"dealloc takes the address and the number of columns of one alloc {_MANAGED}"
@@ -69,7 +70,8 @@ def describe(grid: Grid, cta: ResidentCta, ins: Instruction, kind: FaultKind, wh
         case FaultKind.TENSOR_INSTRUCTION:
             problem = tables_of(grid.kernel.matrix.tensor).problems.get((number, address))
             said = "with .ashift M is 128 or 256, and 256 if A is sparse in a pair"
-            text, rule = f"{name}: {problem or f'instruction descriptor {address:#010x}: {said}'}", None
+            text = f"{name}: {problem or f'instruction descriptor {address:#010x}: {said}'}"
+            rule = f"{_FAMILY}: Instruction descriptor"
             if isinstance(problem, MmulatorError):
                 text, rule, hint = f"{name}: {problem.message}", problem.rule, problem.hint
         case FaultKind.TENSOR_MATRIX:
@@ -78,7 +80,7 @@ def describe(grid: Grid, cta: ResidentCta, ins: Instruction, kind: FaultKind, wh
             hint = "mmulator descriptor decode shows the fields; descriptors of wgmma have others"
         case _:
             text = f"{name}: a matrix reaches beyond shared memory, at byte {address} of it"
-            hint = "check the start address, offsets and swizzle of the matrix descriptor, and the shared bytes of the launch"
+            rule, hint = f"a matrix lies in the shared memory of its CTA ({_FAMILY}: Shared memory descriptor)", MATRIX
     return ExecutionFault(f"{text}, in {who}", span=ins.span, rule=rule, hint=hint)
 
 

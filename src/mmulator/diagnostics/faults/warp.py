@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mmulator.diagnostics.faults.cluster import WAITS, waits_text
 from mmulator.diagnostics.faults.mbarrier import describe_waits
-from mmulator.diagnostics.whereabouts import LaneGroup, everywhere, groups, lanes_text, warps_text
+from mmulator.diagnostics.whereabouts import LaneGroup, everywhere, groups, lanes_text, verb, warps_text
 from mmulator.errors import ExecutionFault
 from mmulator.isa.effects import Ends, Queue, Together
 from mmulator.launch.grid import Grid
@@ -64,11 +64,12 @@ def describe_partial(grid: Grid, cta: ResidentCta) -> ExecutionFault:
     exist = (1 << threads) - 1
     why = []
     if off:
-        why.append(f"{lanes_text(off)} {_are(off)} predicated off")
-    if exist & ~live:
-        why.append(f"{lanes_text(exist & ~live)} {_have(exist & ~live)} exited")
+        why.append(f"{lanes_text(off)} {verb(off, 'is', 'are')} predicated off")
+    if gone := exist & ~live:
+        why.append(f"{lanes_text(gone)} {verb(gone, 'has', 'have')} exited")
     if threads < LANES:
-        why.append(f"{lanes_text(FULL & ~exist)} do not exist, since the block has {grid.shape.threads} threads")
+        lacks = FULL & ~exist
+        why.append(f"{lanes_text(lacks)} {verb(lacks, 'does', 'do')} not exist, since the block has {grid.shape.threads} threads")
     why += [str(g) for g in _others(groups(grid, cta), warp, here | off)]
     hint = _SAME_BRANCH
     if ins.effects.ends is Ends.BARRIER:
@@ -76,24 +77,12 @@ def describe_partial(grid: Grid, cta: ResidentCta) -> ExecutionFault:
         hint = "let the whole warp take one branch, or write barrier.sync without .aligned, at which lanes may arrive one by one"
     elif threads < LANES:
         hint = "launch a multiple of 32 threads, or let only whole warps reach it"
-    elif exist & ~live:
+    elif gone:
         hint = "let no lane of the warp return before its last such instruction"
     return ExecutionFault(
-        f"{ins.mnemonic} by part of a warp: {lanes_text(here)} of warp {warp} {_does(here)} it; {'; '.join(why)}, in "
-        f"{cta}", span=ins.span, rule=_rule(ins), hint=hint, fault="DEADLOCK",
+        f"{ins.mnemonic} by part of a warp: {lanes_text(here)} of warp {warp} {verb(here, 'executes', 'execute')} it; "
+        f"{'; '.join(why)}, in {cta}", span=ins.span, rule=_rule(ins), hint=hint, fault="DEADLOCK",
     )  # fmt: skip
-
-
-def _are(mask: int) -> str:
-    return "is" if mask.bit_count() == 1 else "are"
-
-
-def _have(mask: int) -> str:
-    return "has" if mask.bit_count() == 1 else "have"
-
-
-def _does(mask: int) -> str:
-    return "executes" if mask.bit_count() == 1 else "execute"
 
 
 def _others(found: Sequence[LaneGroup], warp: int, known: int) -> list[LaneGroup]:
@@ -154,28 +143,27 @@ def _is_held(g: LaneGroup, found: Sequence[LaneGroup]) -> bool:
 
 def _describe_held(cta: ResidentCta, found: Sequence[LaneGroup], held: LaneGroup, ins: Instruction) -> ExecutionFault:
     others = _others(found, held.warp, held.lanes)
-    same = [g for g in others if g.instruction is not None and g.instruction.opcode == ins.opcode]
+    same = [g for g in others if g.instruction is not None and _section(g.instruction) == _section(ins)]
     hint = _SAME_BRANCH
     if _meets(ins) and any(map(_meets, (g.instruction for g in others))):
         hint = "lanes that meet at several bar.warp.sync must name the same mask at each"
     elif same and same[0].instruction is not ins:
         hint = f"two {ins.opcode} in the text are two instructions: let the whole warp reach one of them"
     part = "part of a warp" if takes_whole_warp(ins) else "part of its member mask"
-    wait = "waits" if held.lanes.bit_count() == 1 else "wait"
-    elsewhere = "; ".join(str(g) for g in others) or "no other lane is left"
     return ExecutionFault(
-        f"deadlock: {ins.mnemonic} by {part}: {lanes_text(held.lanes)} of warp {held.warp} {wait} at it; {elsewhere}, in "
-        f"{cta}", span=ins.span, rule=_rule(ins), hint=hint, fault="DEADLOCK",
+        f"deadlock: {ins.mnemonic} by {part}: {lanes_text(held.lanes)} of warp {held.warp} {verb(held.lanes, 'waits', 'wait')} "
+        f"at it; {'; '.join(map(str, others))}, in {cta}",
+        span=ins.span, rule=_rule(ins), hint=hint, fault="DEADLOCK",
     )  # fmt: skip
 
 
 # CTAs that do not end ------------------------------------------------------------------------------------------------
 def unfinished(grid: Grid, residents: Sequence[Resident]) -> tuple[str, Instruction | None]:
-    """The places of the warps of the first CTA that has begun, and the instruction of its first running lane."""
+    """The places of the warps of the first CTA that has begun, `; block (0, 0, 0) is at ...`; what runs first there."""
     begun = sorted((c for r in residents for c in r.each()), key=lambda c: int(c.state["linear"]))
     if not begun:
-        return "no block has begun", None
+        return "", None
     found = groups(grid, begun[0])
     first = next((g for g in found if g.state == "runs"), found[0] if found else None)
     more = f", and {len(begun) - 1} more block{'s' * (len(begun) > 2)}" if len(begun) > 1 else ""
-    return f"{begun[0]} is at {warps_text(found) or 'its end'}{more}", first.instruction if first is not None else None
+    return f"; {begun[0]} is at {warps_text(found) or 'its end'}{more}", first.instruction if first is not None else None

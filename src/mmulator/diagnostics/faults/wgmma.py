@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mmulator.diagnostics.whereabouts import lanes_text
+from mmulator.diagnostics.whereabouts import lanes_text, verb
 from mmulator.errors import ExecutionFault
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import ResidentCta
@@ -47,7 +47,7 @@ def _incomplete(grid: Grid, cta: ResidentCta, ins: Instruction, first: int) -> t
         exited = FULL & ~int(w["live"])
         if exited and int(w["queues"]["issued"][WGMMA.queue]) <= number:
             who = f"warp {int(w['index'])}"
-            some = f"{lanes_text(exited)} of {who} {'has' if exited.bit_count() == 1 else 'have'} exited"
+            some = f"{lanes_text(exited)} of {who} {verb(exited, 'has', 'have')} exited"
             gone.append(f"{who} has exited" if exited == FULL else some)
     return f"{name}: {', '.join(gone)}", _ALIGNED, "let no thread of the warpgroup return before its last wgmma"
 

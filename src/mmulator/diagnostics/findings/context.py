@@ -32,6 +32,11 @@ class FindingContext:
         return self.grid.kernel.sites[site - 1] if site else None
 
     @property
+    def against(self) -> str:
+        """Name of the second instruction of a conflict; "" if the finding has only one."""
+        return self.other.mnemonic if self.other is not None else ""
+
+    @property
     def words(self) -> list[int]:
         return [int(word) for word in self.entry["words"]]
 

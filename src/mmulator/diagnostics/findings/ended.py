@@ -75,10 +75,7 @@ def _said_once(grid: Grid, cta: ResidentCta, message: str) -> tuple[str, str]:
 
 
 def _where(grid: Grid, cta: ResidentCta) -> str:
-    """The mbarrier of a fault, or its bytes, in words."""
-    from mmulator.diagnostics.faults.describe import describe_address
-
-    kind, address, size = FaultKind(int(cta.state["fault"])), int(cta.state["fault_address"]), int(cta.state["fault_bytes"])
-    if kind in MBARRIER_KINDS:
-        return known(cta.resident, on_host(cta.resident, address)).name(None)
-    return f"{size} bytes at {describe_address(grid, address, cta)}" if kind == FaultKind.CTA_EXITED else ""
+    """The mbarrier of a fault in words, or ""."""
+    if FaultKind(int(cta.state["fault"])) not in MBARRIER_KINDS:
+        return ""
+    return known(cta.resident, on_host(cta.resident, int(cta.state["fault_address"]))).name(None)

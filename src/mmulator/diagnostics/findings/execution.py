@@ -38,8 +38,7 @@ def _diverged(c: FindingContext) -> tuple[str, str]:
     ins = c.instruction
     if why == EXITED:
         return f"{ins.mnemonic} by some warps of a warpgroup: warp {warp} has exited without it", ""
-    other = c.other
-    what = other.mnemonic if other is not None and other.mnemonic != ins.mnemonic else "another one of the text"
+    what = c.against if c.against != ins.mnemonic else "another one of the text"
     return f"{ins.mnemonic}, where warp {warp} of the same warpgroup executes {what}", ""
 
 

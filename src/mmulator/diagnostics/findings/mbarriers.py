@@ -18,11 +18,6 @@ from mmulator.rules import mbarriers as rules
 from mmulator.sanitizer.checks.ends import Clusters, Reach
 from mmulator.sanitizer.checks.mbarriers import BITS, GRANULE, Keeper, Mbarriers, Use
 
-
-def _other(c: FindingContext) -> str:
-    return c.other.mnemonic if c.other is not None else "another instruction"
-
-
 # A clause each, where {this} is the instruction that is blamed and {other} that of the conflict.
 _CLAUSES: Mapping[Rule, str] = {
     rules.INIT_IN_USE: "{this} of an mbarrier that has been initialised and not invalidated",
@@ -35,7 +30,7 @@ _CLAUSES: Mapping[Rule, str] = {
     rules.INIT_NOT_VISIBLE: "nothing orders the mbarrier.init of an mbarrier before {this} at it",
     rules.SCOPE_TOO_NARROW: "{this} at an mbarrier of another block, for whose threads this scope orders nothing",
     rules.SCOPE_UNSAID: "{this} at an mbarrier of another block has no scope, and so that of its own block",
-    rules.INIT_NOT_FENCED: "{this} completes an mbarrier, and no fence lies behind the {other} of it",
+    rules.INIT_NOT_FENCED: "{this} completes an mbarrier, and no fence lies after the {other} of it",
     rules.PHASE_MISSED: "{this} ends its wait for a phase when the next phase is over, too",
     rules.EXIT_UNSYNCHRONISED: "nothing orders {this} to the shared memory of a block before that block exits",
     rules.START_UNSYNCHRONISED: "{this} to the shared memory of a block that perhaps has not begun",
@@ -43,7 +38,7 @@ _CLAUSES: Mapping[Rule, str] = {
 
 
 def _clause(rule: Rule) -> Callable[[FindingContext], str]:
-    return lambda c: _CLAUSES[rule].format(this=c.instruction.mnemonic, other=_other(c))
+    return lambda c: _CLAUSES[rule].format(this=c.instruction.mnemonic, other=c.against)
 
 
 SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {rule.number: _clause(rule) for rule in _CLAUSES}

@@ -38,8 +38,7 @@ def nearly(c: FindingContext) -> tuple[str, str]:
     empty texts if there is no such operation.
     """
     other = c.other
-    if other is None:
-        return "", ""
+    assert other is not None
     every = {i.span.start: i for i in c.grid.kernel.sites}
     sites = [every[at] for at in sorted(every)]
     blocks = int(c.entry["cta"]), int(c.entry["other_cta"])
@@ -87,7 +86,7 @@ def _chains(
         w = waits.get(place)
         if w is not None and (apart or w.ins is not s.ins):  # a counter of a block's own passes nothing on
             lacks = [*_lacks(s, _within(fences, begin, s.at), apart, "release", "before"),
-                     *_lacks(w, _within(fences, w.at, end), apart, "acquire", "behind")]  # fmt: skip
+                     *_lacks(w, _within(fences, w.at, end), apart, "acquire", "after")]  # fmt: skip
             yield place[0], [*dict.fromkeys(lacks)]
 
 

@@ -102,7 +102,7 @@ def _parts(c: FindingContext) -> tuple[int, int, int, int]:
 def _address(c: FindingContext) -> tuple[str, str]:
     at, _, _, aligned = _parts(c)
     name = c.instruction.mnemonic
-    return f"p of {name} lies {at % aligned} bytes behind a multiple of {aligned}, the size of the fragment", _where(c)
+    return f"p of {name} lies {at % aligned} bytes after a multiple of {aligned}, the size of the fragment", _where(c)
 
 
 def _stride(c: FindingContext) -> tuple[str, str]:
@@ -152,7 +152,8 @@ def _misuse(ins: Instruction, wrong: WrongFragment) -> str:
             return f"{name} of {ins.mnemonic} is an accumulator that was converted from .{held.type} to .{wanted.type}"
         case Misuse.REORDERED:
             elements = " and ".join(str(p.element) for p in wrong.held.parts)
-            return f"{name} of {ins.mnemonic} has element {elements} of the fragment in register {wrong.slot}"
+            many = "s" * (len(wrong.held.parts) > 1)
+            return f"{name} of {ins.mnemonic} has element{many} {elements} of the fragment in register {wrong.slot}"
         case Misuse.UNEVEN:
             return f"{name} of {ins.mnemonic} is a fragment of which some registers were changed in another way than the others"
     return f"{name} of {ins.mnemonic} is a fragment of {held}, used as one of {wanted}"
@@ -183,8 +184,7 @@ def _pattern(code: int) -> str:
 
 def _tile(c: FindingContext) -> str:
     operand, read, brought, desc = c.words
-    copy = c.other.mnemonic if c.other is not None else "a tensor copy"
-    came = f"{copy} brought it with {_pattern(brought)}"
+    came = f"{c.against} brought it with {_pattern(brought)}"
     if operand == OF_STORE:
         return f"{c.instruction.mnemonic} takes a tile with {_pattern(read)}, and {came}"
     name = "AB"[operand]

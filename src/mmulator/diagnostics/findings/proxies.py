@@ -37,15 +37,11 @@ def memory(resident: Resident) -> Sequence[np.ndarray]:
     return parts
 
 
-def _other(c: FindingContext) -> str:
-    return c.other.mnemonic if c.other is not None else "another instruction"
-
-
 def _fence_missing(c: FindingContext) -> str:
     """The message of a missing proxy fence; it names a fence for another state space if one lies between the accesses in the
     text.
     """
-    said = f"bytes that {_other(c)} wrote are read through the asynchronous proxy with no fence.proxy.async between"
+    said = f"bytes that {c.against} wrote are read through the asynchronous proxy with no fence.proxy.async between"
     shared = int(c.entry["at"]) >> SLOT_SHIFT == SLOT_SHARED
     begin, end = c.other.span.start if c.other is not None else 0, c.instruction.span.start
     for ins in c.grid.kernel.sites:
@@ -60,22 +56,22 @@ def _fence_missing(c: FindingContext) -> str:
 def _read_before_wait(c: FindingContext) -> str:
     barrier, phase, waited = c.words[:3]
     if not barrier:
-        return f"bytes are read that {_other(c)} may not have written yet"
-    said = f"phase {phase - 1} of it" if 0 < waited == phase else f"phase {waited - 1} of it" if waited else "none of its phases"
+        return f"bytes are read that {c.against} may not have written yet"
+    said = f"phase {waited - 1} of it" if waited else "none of its phases"
     where = memory_text(c.grid, barrier, 8)
     return (
-        f"bytes are read that {_other(c)} may not have written yet: that is so when phase {phase} (parity {phase & 1}) of the "
+        f"bytes are read that {c.against} may not have written yet: that is so when phase {phase} (parity {phase & 1}) of the "
         f"mbarrier in {where} is complete, and the reader knows of {said}"
     )
 
 
 def _map_fence_missing(c: FindingContext) -> str:
     missing = c.words[0]
-    begin = f"the tensor map was changed by {_other(c)}"
+    begin = f"the tensor map was changed by {c.against}"
     if missing == UNORDERED:
         return f"{begin}, and nothing orders the change before this copy"
     if missing == NO_RELEASE:
-        return f"{begin} with no fence.proxy.tensormap::generic.release behind the change and before the acquire"
+        return f"{begin} with no fence.proxy.tensormap::generic.release after the change and before the acquire"
     return f"{begin}, and no fence.proxy.tensormap::generic.acquire of this map lies between the change and this copy"
 
 
@@ -83,21 +79,21 @@ SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     rules.FENCE_MISSING.number: _fence_missing,
     rules.COPY_FENCE_MISSING.number: _fence_missing,
     rules.WRITE_FENCE_MISSING.number: lambda c: (
-        f"bytes that {_other(c)} wrote are written over through the asynchronous proxy with no fence.proxy.async between"
+        f"bytes that {c.against} wrote are written over through the asynchronous proxy with no fence.proxy.async between"
     ),
     rules.REFILL_FENCE_MISSING.number: lambda c: (
-        f"bytes that threads have read ({_other(c)}) are written over through the asynchronous proxy with no fence.proxy.async "
+        f"bytes that threads have read ({c.against}) are written over through the asynchronous proxy with no fence.proxy.async "
         "between"
     ),
     rules.READ_BEFORE_WAIT.number: _read_before_wait,
-    rules.REFILL_EARLY.number: lambda c: f"bytes are overwritten that {_other(c)} may not have read yet",
-    rules.OPERAND_OVERWRITTEN.number: lambda c: f"bytes are overwritten that a pending {_other(c)} may still read",
-    rules.SOURCE_REUSED.number: lambda c: f"bytes are overwritten that {_other(c)} may still copy",
-    rules.WRITE_OVERLAP.number: lambda c: f"nothing orders this and {_other(c)}, which accesses the same bytes",
-    rules.RESULT_EARLY.number: lambda c: f"the bytes that {_other(c)} stores are used before it is known to be complete",
-    rules.OPERAND_RACE.number: lambda c: f"bytes are read that {_other(c)} writes, and nothing orders the two",
+    rules.REFILL_EARLY.number: lambda c: f"bytes are overwritten that {c.against} may not have read yet",
+    rules.OPERAND_OVERWRITTEN.number: lambda c: f"bytes are overwritten that a pending {c.against} may still read",
+    rules.SOURCE_REUSED.number: lambda c: f"bytes are overwritten that {c.against} may still copy",
+    rules.WRITE_OVERLAP.number: lambda c: f"nothing orders this and {c.against}, which accesses the same bytes",
+    rules.RESULT_EARLY.number: lambda c: f"the bytes that {c.against} stores are used before it is known to be complete",
+    rules.OPERAND_RACE.number: lambda c: f"bytes are read that {c.against} writes, and nothing orders the two",
     rules.PENDING_AT_EXIT.number: lambda c: "the thread exits while this may still read shared memory",
     rules.NEVER_COMMITTED.number: lambda c: "the thread exits and has not committed this to a bulk group",
     rules.MAP_FENCE_MISSING.number: _map_fence_missing,
-    rules.MAP_IN_FLIGHT.number: lambda c: f"the tensor map is changed while {_other(c)} may still use it",
+    rules.MAP_IN_FLIGHT.number: lambda c: f"the tensor map is changed while {c.against} may still use it",
 }

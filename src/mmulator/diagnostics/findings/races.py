@@ -13,11 +13,6 @@ from mmulator.rules import races as rules
 from mmulator.sanitizer.shadow.judgement import AGAIN
 from mmulator.sanitizer.shadow.records import STRONG
 
-
-def _other(c: FindingContext) -> str:
-    return c.other.mnemonic if c.other is not None else "another access"
-
-
 WRITES, CHANGES = 2, 4
 
 
@@ -31,7 +26,7 @@ def _race(c: FindingContext) -> str:
     """
     word = c.words[0]
     now, before = word >> 32 & 0x7FFFFFFF, word & 0xFFFFFFFF
-    return f"{c.instruction.mnemonic} {_does(now)} bytes that {_other(c)} {_does(before)}, and {{}}"
+    return f"{c.instruction.mnemonic} {_does(now)} bytes that {c.against} {_does(before)}, and {{}}"
 
 
 Said = str | tuple[str, str] | tuple[str, str, str]
@@ -47,7 +42,7 @@ def _near(c: FindingContext, said: str) -> Said:
     hint = BY_NUMBER[int(c.entry["rule"])].hint
     word = c.words[0]
     plain = word >> 32 & word & WRITES and not (word >> 32 | word) & CHANGES
-    if plain and _other(c) == c.instruction.mnemonic:
+    if plain and c.against == c.instruction.mnemonic:
         hint = f"if each thread should write bytes of its own, correct the stride and the offsets of the address; else {hint}"
         if not what:
             return said, c.where(), hint
@@ -74,7 +69,7 @@ def _of_copy(said: str) -> Callable[[FindingContext], str]:
     """A function that writes the message of a race between an access and a cp.async, whichever of the two was found second."""
 
     def sentence(c: FindingContext) -> str:
-        access, copy = c.instruction.mnemonic, _other(c)
+        access, copy = c.instruction.mnemonic, c.against
         if _copies(c.instruction) and not (c.other is not None and _copies(c.other)):
             access, copy = copy, access
         return said.format(access, copy)
@@ -98,10 +93,10 @@ SENTENCES: Mapping[int, Callable[[FindingContext], Said]] = {
     rules.HALF_STRONG.number: _sentence("nothing orders the two, of which one is weak"),
     rules.REPLICATED_READ.number: _sentence("no barrier lies between"),
     rules.STEADY.number: lambda c: (
-        f"{c.instruction.mnemonic} reads as read-only what {_other(c)} has written in this launch"
+        f"{c.instruction.mnemonic} reads as read-only what {c.against} has written in this launch"
     ),
     rules.STEADY_LATER.number: lambda c: (
-        f"{c.instruction.mnemonic} reads as read-only what {_other(c)} writes later in this launch"
+        f"{c.instruction.mnemonic} reads as read-only what {c.against} writes later in this launch"
     ),
     rules.LANES_DIFFER.number: _lanes("different values to the same bytes; which stays is not defined"),
     rules.MATRIX_ROWS.number: _lanes("different rows at one address; which stays is not defined"),

@@ -42,7 +42,7 @@ CELL, GRANULE, POINTER = 8, 16, 8
 LEAST_RECORDS, LEAST_NODES = 1 << 20, 1 << 16
 SHARED_RECORDS = 1 << 17  # of a resident cluster; when they are used up, all of them are forgotten
 READERS = 3  # of a cell of global memory
-SHADOW = "shadow of global memory"  # that observers keep with a grid
+SHADOW = "shadow"  # that observers keep with a grid
 WRITTEN = 4  # arrays of it that native code changes, and that begin as they were made
 KEPT, KEPT_RECORDS = 1 << 16, 1 << 12  # bytes of global memory, and records, of which the shadow is kept
 

@@ -54,24 +54,20 @@ def _where(c: FindingContext) -> str:
     return f"column {place & 0xFFFF}, lanes {first} to {first + LANES - 1} of tensor memory"
 
 
-def _other(c: FindingContext) -> str:
-    return c.other.mnemonic if c.other is not None else "another instruction"
-
-
 def _at_cells(text: str) -> Callable[[FindingContext], tuple[str, str]]:
-    return lambda c: (text.format(own=c.instruction.mnemonic, other=_other(c)), _where(c))
+    return lambda c: (text.format(own=c.instruction.mnemonic, other=c.against), _where(c))
 
 
 def _wait(c: FindingContext) -> tuple[str, str]:
     wait, use = ("st", "uses what it stores") if c.words[2] else ("ld", "overwrites what it loads")
-    return f"no tcgen05.wait::{wait} has followed {_other(c)} when {c.instruction.mnemonic} {use}", _where(c)
+    return f"no tcgen05.wait::{wait} has followed {c.against} when {c.instruction.mnemonic} {use}", _where(c)
 
 
 def _fence(c: FindingContext) -> tuple[str, str]:
-    side = {AFTER: "after_thread_sync before this one", BEFORE: "before_thread_sync behind the other one's wait"}
+    side = {AFTER: "after_thread_sync before this one", BEFORE: "before_thread_sync after the other one's wait"}
     said = side[c.words[1]]
     own = c.instruction.mnemonic
-    return f"{own} and {_other(c)} of another warp or thread access the same cells, with no tcgen05.fence::{said}", _where(c)
+    return f"{own} and {c.against} of another warp or thread access the same cells, with no tcgen05.fence::{said}", _where(c)
 
 
 _UNORDERED = {
@@ -115,7 +111,7 @@ def _held(c: FindingContext) -> tuple[str, str]:
 
 def _grows(c: FindingContext) -> tuple[str, str]:
     columns, before, *_ = c.words
-    return f"{columns} columns are allocated, behind an allocation of {before}", ""
+    return f"{columns} columns are allocated, after an allocation of {before}", ""
 
 
 def _quarter(c: FindingContext) -> tuple[str, str]:
@@ -137,7 +133,7 @@ SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     rules.WAIT_MISSING.number: _wait,
     rules.FENCE_MISSING.number: _fence,
     rules.COMMIT_FENCE_MISSING.number: _at_cells(
-        "{own} uses what {other} wrote, with no tcgen05.fence::after_thread_sync behind the wait for its tcgen05.commit"
+        "{own} uses what {other} wrote, with no tcgen05.fence::after_thread_sync after the wait for its tcgen05.commit"
     ),
     rules.RACE.number: _at_cells("nothing orders {own} and {other}, which access the same cells"),
     rules.UNORDERED.number: _unordered,
@@ -147,7 +143,7 @@ SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     rules.PAIR_DIFFERS.number: _differs,
     rules.UNWRITTEN.number: _at_cells("{own} uses cells that nothing has written since they were allocated"),
     rules.NOT_COMMITTED.number: lambda c: "the thread exits, and no tcgen05.commit has followed this",
-    rules.OPERAND_OVERWRITTEN.number: lambda c: f"bytes are overwritten that {_other(c)}, which is under way, may still read",
+    rules.OPERAND_OVERWRITTEN.number: lambda c: f"bytes are overwritten that {c.against}, which is under way, may still read",
 }
 
 FAULTS: Mapping[FaultKind, Rule] = {

@@ -42,8 +42,8 @@ _DOES = {
 
 def _use(c: FindingContext) -> str:
     said = _DOES[int(c.entry["rule"])].format(c.instruction.mnemonic)
-    if c.other is not None:
-        return f"{said}, from bytes that {c.other.mnemonic} read"
+    if c.against:
+        return f"{said}, from bytes that {c.against} read"
     where = hole(c) if int(c.entry["rule"]) != UNDEFINED_COPY.number else ""
     return f"{said}: {where}" if where else said
 
@@ -53,13 +53,13 @@ def _outside(c: FindingContext) -> str:
     bits = RANK_SHIFT if int(c.entry["at"]) >> SLOT_SHIFT == SLOT_SHARED else 32
     place = (place + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)  # signed
     ins, function = c.instruction, function_of(c.grid, c.instruction)
-    name = "its variable"
-    if function is not None:
-        variables = variables_of(c.grid.kernel.program.module, function)
-        base = next(o for o in ins.operands if isinstance(o, Address)).base
-        symbol = origins(function, variables).get(base.name) if isinstance(base, Reg) else base
-        name = symbol.name.partition("@")[0] if isinstance(symbol, Symbol) else name
-    return f"{c.instruction.mnemonic} accesses byte {place} of {name}, which has {size}"
+    assert function is not None
+    base = next(o for o in ins.operands if isinstance(o, Address)).base
+    known = origins(function, variables_of(c.grid.kernel.program.module, function))
+    symbol = known.get(base.name) if isinstance(base, Reg) else base
+    assert isinstance(symbol, Symbol)
+    name = symbol.name.partition("@")[0]
+    return f"{ins.mnemonic} accesses byte {place} of {name}, which has {size}"
 
 
 _USES = {
@@ -69,19 +69,19 @@ _USES = {
 
 
 def _no_source(c: FindingContext) -> str:
-    use = _USES.get(c.words[0], "{} uses it").format(c.other.mnemonic if c.other is not None else "an instruction")
+    use = _USES[c.words[0]].format(c.against)
     return f"{c.instruction.mnemonic} takes a value from a lane outside its member mask, or that does not execute it, and {use}"
 
 
 def _unwritten(c: FindingContext) -> str:
     """The message for unwritten device memory. Without a second instruction the reader is an atomic operation that combines."""
-    if c.other is None:
+    if not c.against:
         return f"{c.instruction.mnemonic} combines with bytes of device memory that neither the host nor a kernel has written"
     use = _DOES[c.words[0]].format(c.instruction.mnemonic)
     who = "neither the host nor a kernel has written them"
     if int(c.entry["rule"]) == UNDEFINED_PART.number:
         who = "the host has written some of them, and nobody the others"
-    return f"{use}, from bytes that {c.other.mnemonic} read: {who}"
+    return f"{use}, from bytes that {c.against} read: {who}"
 
 
 SENTENCES: Mapping[int, Callable[[FindingContext], str]] = {

@@ -8,7 +8,7 @@ import numpy as np
 
 from mmulator.compiler.compiled import CompiledKernel
 from mmulator.diagnostics.faults.mbarrier import likely, missing_text
-from mmulator.diagnostics.findings.context import FindingContext, location, threads_text
+from mmulator.diagnostics.findings.context import FindingContext, block_text, location, threads_text
 from mmulator.diagnostics.mbarriers import MbarrierEvent, MbarrierState, arrivers, place_text
 from mmulator.diagnostics.stillness import LOOK, looks
 from mmulator.diagnostics.whereabouts import LaneGroup, arrived_text, groups
@@ -50,7 +50,7 @@ def of_deadlock(grid: Grid, resident: Resident, error: ExecutionFault) -> tuple[
     if not named:
         return ()
     rule, (cta, first) = _rule(named[0][1]), named[0]
-    message = error.message.partition("\n")[0]
+    message = error.message.partition("\n")[0].removesuffix(f", in {block_text(grid, int(cta.state['linear']))}")
     ins = first.instruction
     assert ins is not None
     other = _missing(grid, every, named) if rule not in _TOGETHER else _elsewhere(grid, cta, every, first)

@@ -10,15 +10,16 @@ from mmulator.codegen.lang import native
 from mmulator.codegen.ops import address, cast_ptr, compare_exchange, keep_order
 from mmulator.codegen.types import Struct, i32, ptr, ptr_to, u8, u32, u64, void
 from mmulator.codegen.values import Builder, Value, as_value, constant
+from mmulator.doors.library.loaded import MARKS
 from mmulator.errors import InternalError
 
+UNSAID = dict.fromkeys(MARKS, "")
 NEW, STARTING, READY, FAILED = range(4)
 STRINGS = (
     "libpython", "home", "script", "home_name", "sched_yield", "getenv", "setenv", "unsetenv", "dlerror", "write", "strlen",
     "lead", "line_end", "is_initialized", "initialize", "ensure", "release", "save", "run",
     "failed_says",
 )  # fmt: skip
-UNSAID = {"libpython": "", "home": "", "script": ""}
 NAMES = {
     "home_name": "PYTHONHOME", "sched_yield": "sched_yield", "getenv": "getenv", "setenv": "setenv", "unsetenv": "unsetenv",
     "dlerror": "dlerror", "write": "write", "strlen": "strlen", "lead": "mmulator: Python cannot be started in this program: ",

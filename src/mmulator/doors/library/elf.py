@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mmulator.doors.library import boot
+from mmulator.doors.library.loaded import ROOM
 from mmulator.doors.library.machines import MachineCode
 
 TABLE, COUNT, RING, ENDED = "mmulator_table", "mmulator_count", "mmulator_ring", "mmulator_ended"
@@ -83,6 +84,7 @@ def library(exports: Exports, host: MachineCode) -> bytes:
     count = table + 8 * slots
     door = count + 16
     words = {name: value.encode() + b"\0" for name, value in {**boot.UNSAID, **boot.NAMES, **(exports.strings or {})}.items()}
+    words |= {name: words[name].ljust(ROOM, b"\0") for name in boot.UNSAID}
     texts, at = {}, door + boot.Door.size
     for name in boot.STRINGS:
         texts[name] = at

@@ -1,7 +1,8 @@
 """The folder of shared libraries: libcudart.so.12 and .13, libcuda.so.1, and libcuda.so to link against.
 
 The libraries know the Python that made them: where its shared library, its standard library and its packages lie. So a program
-needs no more than to find the folder. It lies in the code cache, one for each installation and version of the package.
+needs no more than to find the folder. It lies in the code cache, one for each installation and version of the package. A wheel
+has the libraries with marks in place of these facts (tools/ship.py); otherwise they are made here.
 """
 
 from __future__ import annotations
@@ -11,19 +12,21 @@ import os
 import platform
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mmulator.codegen.sources import fingerprint
+from mmulator.codegen.sources import PACKAGE, fingerprint
 from mmulator.codegen.store import store
-from mmulator.doors.library.loaded import RUNTIMES
+from mmulator.doors.library.loaded import MARKS, ROOM, RUNTIMES
 from mmulator.doors.library.machines import HERE
 from mmulator.errors import UnsupportedError
 
 if TYPE_CHECKING:  # what makes libraries knows all of the compiler: it is imported when one is made
     from mmulator.doors.library.elf import Exports
+    from mmulator.doors.library.machines import MachineCode
 
 DRIVER = "libcuda.so.1"
 LINKS = {"libcuda.so": DRIVER, "libcudart.so": RUNTIMES[13]}
@@ -83,19 +86,41 @@ def packages() -> list[str]:
     return list(dict.fromkeys([str(Path(__file__).resolve().parents[3]), *installed]))
 
 
-def made(soname: str) -> Exports:
-    """Names that a library exports."""
+def made(soname: str, said: Mapping[str, str]) -> Exports:
+    """Names that a library exports. said: facts of a Python, as `strings` has them."""
     from mmulator.doors.library.elf import Exports
 
     if soname == DRIVER:
         from mmulator.doors.libcuda.loading import names
 
         plain, noted = names()
-        return Exports(soname, plain, noted, strings=strings(soname))
+        return Exports(soname, plain, noted, strings=said)
     from mmulator.doors.cudart.table import slots
 
     plain, logged, texts = slots(next(v for v, name in RUNTIMES.items() if name == soname))
-    return Exports(soname, plain, (), logged, texts, soname, strings(soname))
+    return Exports(soname, plain, (), logged, texts, soname, said)
+
+
+def shipped(soname: str) -> str:
+    """The name of a library among a wheel's objects, with these files' fingerprint."""
+    return f"{soname}.{fingerprint(_FOLDERS)[:16]}"
+
+
+def _library(soname: str, host: MachineCode) -> bytes:
+    """The bytes of a library: those of the wheel with the facts of this Python, or new ones."""
+    said = strings(soname)
+    try:
+        data = (PACKAGE / "objects" / shipped(soname)).read_bytes()
+    except OSError:
+        data = b""
+    words = {mark: said[name].encode() for name, mark in MARKS.items()}
+    if data and max(map(len, words.values())) < ROOM:
+        for mark, word in words.items():
+            data = data.replace(mark.encode().ljust(ROOM, b"\0"), word.ljust(ROOM, b"\0"))
+        return data
+    from mmulator.doors.library.elf import library
+
+    return library(made(soname, said), host)
 
 
 def folder() -> Path:
@@ -119,10 +144,8 @@ def _folder() -> Path:
     place = base / name
     if not (place / "complete").exists():
         place.mkdir(mode=0o700, exist_ok=True)
-        from mmulator.doors.library.elf import library
-
         for soname in (*RUNTIMES.values(), DRIVER):
-            _write(place / soname, library(made(soname), HERE))
+            _write(place / soname, _library(soname, HERE))
         for link, target in LINKS.items():
             with suppress(FileExistsError):
                 (place / link).symlink_to(target)

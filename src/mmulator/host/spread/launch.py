@@ -22,11 +22,9 @@ from mmulator.host.report import Report
 from mmulator.host.spread.memory import Memory
 from mmulator.host.spread.merge import Traces, conflict
 from mmulator.host.spread.worker import Package, Part, run_part
-from mmulator.launch.arguments import Arguments
-from mmulator.launch.launch import How
+from mmulator.launch.launch import How, Launch
 from mmulator.launch.printing import LIMIT
 from mmulator.launch.regions import Region
-from mmulator.launch.shape import LaunchShape
 
 RANGES = 4  # for each thread of the cluster: the fast ones take more
 PATIENCE = 3  # times that a range tells what it has touched so far, until another one may have its thread: 4 s (worker.SLOW)
@@ -55,20 +53,19 @@ def cut(clusters: int, threads: int) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def launch(workers: Any, kernel: Any, device: str, shape: LaunchShape, arguments: Arguments, how: How) -> Report:
-    """Run a launch of a kernel (host/module.py) on a Dask cluster, and wait.
+def launch(workers: Any, what: Launch, how: How) -> Report:
+    """Run a launch of a module's kernel on a Dask cluster, and wait.
 
     Raises LaunchError for a launch that workers cannot share, or whatever ended it.
     """
-    return _Spread(hosts.client_of(workers), kernel, device, shape, arguments, how).run()
+    return _Spread(hosts.client_of(workers), what, how).run()
 
 
 class _Spread:
     """A launch that workers share: ranges of clusters that are out, what came back of each, and how far each is."""
 
-    def __init__(
-        self, client: Any, kernel: Any, device: str, shape: LaunchShape, arguments: Arguments, how: How
-    ) -> None:
+    def __init__(self, client: Any, launch: Launch, how: How) -> None:
+        kernel, device, shape, arguments = launch.kernel, launch.device, launch.shape, launch.arguments
         self.client, self.kernel, self.entry, self.device, self.shape, self.how = client, kernel, kernel.name, device, shape, how
         source, image = kernel.module.source, kernel.module.image
         self.size, self.blocks = shape.cluster_size, shape.ctas

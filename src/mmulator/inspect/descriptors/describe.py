@@ -127,5 +127,5 @@ def make_tile(
     """The tile of an instruction's operand, or one by itself, with descriptors of a generation; see `describe_descriptor`."""
     if instruction is None:
         return free_tile(operand, mn, k, type, mn_major, generation)
-    form = form_of(instruction, lambda form: form.op in ("mma_async", "mma", "mma.ws"), "wgmma m64n128 bf16")
+    form = form_of(instruction, lambda form: form.effects.multiplies, "wgmma m64n128 bf16")
     return tile_of(form, operand, mn_major)

@@ -176,7 +176,7 @@ def tile_of(form: Form, operand: str, mn_major: bool = False) -> Tile:
 
     Raises OperandError for another instruction or operand, or where the instruction has no MN-major operand.
     """
-    if form.family not in ("wgmma", "tcgen05") or not form.atype or not form.btype:
+    if not (form.lanes > 32 or form.effects.tensor) or not form.atype or not form.btype:
         raise OperandError(
             f"{form} takes no matrix descriptor",
             rule="Matrix Descriptor Format (PTX ISA 9.1): operands a-desc and b-desc of wgmma.mma_async{.sp}",
@@ -185,7 +185,7 @@ def tile_of(form: Form, operand: str, mn_major: bool = False) -> Tile:
         raise OperandError(f"operand {operand!r} has no matrix descriptor", hint="a or b")
     element = form.atype if operand == "a" else form.btype
     mn, k = (form.m, form.k // 2 if form.sparse else form.k) if operand == "a" else (form.n, form.k)
-    if form.family == "tcgen05":
+    if form.effects.tensor:
         on = mn_major and operand == "a", mn_major and operand == "b"
         replace(descriptor_of(form), transpose_a=on[0], transpose_b=on[1])  # raises where it cannot be
         return Tile(operand, mn >> (form["cta_group"] == "cta_group::2"), k, element, mn_major, form, SharedDescriptor)

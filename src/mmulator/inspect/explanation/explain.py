@@ -70,7 +70,7 @@ def explain(
     """
     wanted, version = as_pair(target, ptx)
     form, *others = find(text, wanted, version)
-    if form.family == "tcgen05":
+    if form.effects.tensor:
         from mmulator.inspect.tcgen05 import explain as in_tensor_memory
 
         return in_tensor_memory.explain_form(form, text, wanted, device)
@@ -86,7 +86,6 @@ def explain_form(
     """All that is known of a form; see `explain`."""
     m, n, k = form.m, form.n, form.k
     requires = form.requires
-    copies = 4 if form.family == "mma" and form.shape == "m8n8k4" and str(form.atype) == "f16" else 1
     return Explanation(
         query=query or form.mnemonic,
         mnemonic=form.mnemonic,
@@ -94,7 +93,7 @@ def explain_form(
         section=str(form.section),
         computes=computes(form),
         shape=(m, n, k),
-        macs=copies * m * n * (k // 2 if form.sparse else k) if form.atype else 0,
+        macs=form.products * m * n * (k // 2 if form.sparse else k) if form.atype else 0,
         threads=form.lanes,
         requires=requires.describe_targets(),
         ptx_version=_dotted(requires.ptx),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec
 from mmulator.isa.targets import Target
@@ -101,7 +102,7 @@ def paste_target(form: Form, target: Target | None = None) -> tuple[Target, tupl
     """The `.target` (the lowest that has the form, if none is given) and the first `.version` that has it there."""
     chosen = target or form.requires.targets()[0]
     first = form.requires.first_ptx(chosen)
-    return chosen, max(first, ALIGNED.since) if form.family == "wmma" else first
+    return chosen, max(first, ALIGNED.since) if form.effects.opaque else first
 
 
 # CUDA ----------------------------------------------------------------------------------------------------------------
@@ -166,12 +167,12 @@ def _argument(spec: OperandSpec, form: Form) -> _Argument:
 
 
 def _stores(form: Form) -> bool:
-    return form.family == "stmatrix" or form.op == "store.d"
+    return form.effects.memory is MemoryEffect.WRITE
 
 
 def touches_memory(form: Form) -> bool:
     """Whether the compiler must know that the statement reads or writes memory, or must stay in order."""
-    return form.family in ("wgmma", "ldmatrix", "stmatrix") or (form.family == "wmma" and form.op != "mma")
+    return form.lanes > 32 or form.effects.memory is not MemoryEffect.NONE
 
 
 def _flat(operands: tuple[OperandSpec, ...]) -> Iterator[OperandSpec]:

@@ -94,7 +94,7 @@ def _satisfied(form: Form, other: Form) -> bool:
 def _loads(form: Form) -> Iterator[Related]:
     """Instructions that bring fragments of mma (and A of wgmma) to registers and take them away."""
     for name, element, rows in (("a", form.atype, form.m), ("b", form.btype, form.n)):
-        if not element or (form.family == "wgmma" and name == "b"):
+        if not element or (form.lanes > 32 and name == "b"):
             continue
         registers = next((s.count for signature in form.signatures for s in signature if s.name == name), 0)
         if element.bits > 16 or registers not in (1, 2, 4) or rows < 8 or form.shape == "m8n8k4":
@@ -141,7 +141,7 @@ def _wmma_users(form: Form) -> Iterator[Related]:
 
     def keep(o: Form) -> bool:
         layout = {"a": o.alayout, "b": o.blayout}.get(matrix, form.layout)
-        same = o.op == "mma" and o.shape == form.shape and getattr(o, name) is form.type and layout == form.layout
+        same = o.effects.multiplies and o.shape == form.shape and getattr(o, name) is form.type and layout == form.layout
         return same and not o.satfinite and o.rounding in ("", "rn") and o.dtype is o.ctype
 
     found = list(dict.fromkeys(select("wmma", keep)))
@@ -168,7 +168,7 @@ def _moves(form: Form) -> Iterator[Related]:
     for o in dict.fromkeys(select(form.family, other_count)):
         yield Related("other counts", o.mnemonic)
     users = {"b16": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"}
-    if str(form.type) in users and form.family == "ldmatrix":
+    if str(form.type) in users and form.effects.memory is MemoryEffect.READ:
         yield Related("used by", parse_mnemonic(users[str(form.type)]).mnemonic, "and every mma of types up to 16 bits")
 
 

@@ -52,7 +52,7 @@ def _together(form: Form) -> str:
 
 
 def _selector(form: Form) -> str:
-    name = "sp-sel" if form.family == "wgmma" else "f"
+    name = "sp-sel" if form.lanes > 32 else "f"
     spec = operand(form, name)
     assert spec is not None
     count = len(spec.defined or ())
@@ -196,7 +196,7 @@ _TABLE: tuple[tuple[_Test, _Text, str | None, bool], ...] = (
     # sparse
     (lambda f: f.sparse, _granularity, _STORAGE, True),
     (lambda f: f.sparse, _selector, _STORAGE, True),
-    (lambda f: f.sparse and f.family == "mma" and not f.ordered_metadata,
+    (lambda f: f.sparse and f.lanes == 32 and not f.ordered_metadata,
      "mma.sp may be much slower on some targets: prefer mma.sp::ordered_metadata.", None, False),
     # narrow types and scales
     (lambda f: f.kind in ("f8f6f4", "mxf8f6f4"), _containers, None, False),
@@ -204,10 +204,10 @@ _TABLE: tuple[tuple[_Test, _Text, str | None, bool], ...] = (
     (lambda f: "tf32" in (str(f.atype), str(f.type)), "Registers and memory hold tf32 in 32 bits, of which the lower 13 are "
      "ignored.", None, False),
     (lambda f: f.bit_op != "", lambda f: f"Multiplication is .{f.bit_op} of single bits; .popc counts the ones.", None, False),
-    (lambda f: f.family in ("mma", "wmma", "wgmma") and str(f.dtype) == "s32" and f.bit_op == "",
+    (lambda f: not f.effects.tensor and str(f.dtype) == "s32" and f.bit_op == "",
      lambda f: "Sums that overflow are clamped to the range of s32." if f.satfinite
      else "Sums that overflow wrap; .satfinite clamps them.", None, False),
-    (lambda f: f.family == "mma" and f.shape == "m8n8k4" and str(f.atype) == "f16", "It computes four products: one by "
+    (lambda f: f.products > 1, "It computes four products: one by "
      "lanes 0-3 and 16-19, one by 4-7 and 20-23, and so on. Made for sm_70; it may be much slower elsewhere.", None, False),
     # wmma
     (_is("wmma", "mma"), "a, b and c come from wmma.load of the same shape, types and layouts. Which lane holds which "

@@ -24,7 +24,7 @@ _SPARE = {
 
 
 def _address(form: Form) -> str:
-    if form.family == "wmma":
+    if form.effects.opaque:
         return "address of the matrix, the same in all lanes"
     return "address of a row of 16 bytes, each lane its own"
 
@@ -77,7 +77,7 @@ def computes(form: Form) -> str:
         return _ORDERING[form.op]
     if form.atype:
         return _product(form)
-    if form.family == "wmma":
+    if form.effects.opaque:
         rows, columns = {"a": (form.m, form.k), "b": (form.k, form.n)}.get(form.op[-1], (form.m, form.n))
         verb, where = ("Loads", "from") if form.op.startswith("load") else ("Stores", "to")
         layout = "row-major" if form.layout == "row" else "column-major"
@@ -103,9 +103,9 @@ def _product(form: Form) -> str:
     else:
         formula = f"D = A B + {sums}"
     a = f"A {m} x {k} {form.atype}" + (", half of it zeros" if form.sparse else "")
-    who = "a warpgroup (128 threads), asynchronously" if form.family == "wgmma" else "one warp"
+    who = "a warpgroup (128 threads), asynchronously" if form.lanes > 32 else "one warp"
     c = "" if not form.ctype or form.ctype is form.dtype else f"C {form.ctype}, "
     cd = f"{c}D {m} x {n} {form.dtype}"
-    copies = ", four times" if form.shape == "m8n8k4" and form.family == "mma" and str(form.atype) == "f16" else ""
+    copies = ", four times" if form.products > 1 else ""
     scale = f"; scale factors {form.stype} for every {k // form.scale_vec} along k" if form.block_scale else ""
     return f"{formula}: {a}; B {k} x {n} {form.btype}; {cd}{scale}; by {who}{copies}."

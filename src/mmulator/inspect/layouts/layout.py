@@ -14,6 +14,7 @@ from mmulator.inspect.expression import expression
 from mmulator.inspect.layouts.answer import Index, Layout, Maps
 from mmulator.inspect.search import form_of
 from mmulator.isa.chips import as_device
+from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.form import Form
 from mmulator.layouts import element_of, fragment, scales, sparse
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 def operands(instruction: str | Instruction | Form) -> tuple[str, ...]:
     """Operands that have a layout in registers: some of `a b c d r`, `e` or `sp_meta`, `scale_a`, `scale_b`."""
     form = form_of(instruction)
-    if form.family == "tcgen05":
+    if form.effects.tensor:
         from mmulator.inspect.tcgen05.layout import operands as in_tensor_memory
 
         return in_tensor_memory(form)
@@ -43,10 +44,10 @@ def operand_of(form: Form, name: str) -> str:
     key = _ALIASES.get(key, key)
     known = operands(form)
     if key in ("e", "sp_meta", "metadata") and form.sparse:
-        key = "sp_meta" if form.family == "wgmma" else "e"
+        key = "sp_meta" if form.lanes > 32 else "e"
     if key in known:
         return key
-    if form.family == "wgmma" and key in ("b", "a_desc", "b_desc"):
+    if form.lanes > 32 and key in ("b", "a_desc", "b_desc"):
         raise OperandError(
             f"operand {name} of {form} lies in shared memory, not in registers",
             hint=f"`mmulator descriptor encode {form}` says where its elements are",
@@ -64,7 +65,7 @@ def _device(name: str) -> int:
 
 
 def _evidence(form: Form, kind: str, number: int) -> str:
-    if form.family == "wmma":
+    if form.effects.opaque:
         if number == 90:
             return "measured on an NVIDIA H200 (sm_90); the specification leaves fragments of wmma open"
         if number in (70, 72):
@@ -77,7 +78,7 @@ def _evidence(form: Form, kind: str, number: int) -> str:
         )
     if kind == "scales":
         return "as specified; not measured"
-    if form.dst_fmt or (form.family in ("ldmatrix", "stmatrix") and (form.m, form.n) != (8, 8)):
+    if form.is_move and (form.m, form.n) != (8, 8):
         return "after the layouts that CUTLASS has for it; not measured"
     return "as specified"
 
@@ -105,7 +106,7 @@ def layout(
     Matrix Fragments for mma, wgmma and WMMA; Sparse matrix storage; Block Scaling (PTX ISA 9.1).
     """
     form = form_of(instruction)
-    if form.family == "tcgen05":
+    if form.effects.tensor:
         from mmulator.inspect.tcgen05.layout import layout as in_tensor_memory
 
         return in_tensor_memory(form, operand, selector, byte_id)
@@ -135,8 +136,9 @@ def _elements(form: Form, name: str, device: str, number: int) -> Layout:
         notes.append(f"The operand holds {f.copies} matrices.")
     if f.lanes * f.registers * f.per_register > f.copies * f.rows * f.columns:
         notes.append("Elements have several holders: the registers repeat them.")
-    if form.trans and form.family in ("ldmatrix", "stmatrix"):
-        notes.append(f"The matrix is shown as it is {'after' if form.family == 'ldmatrix' else 'before'} transposition.")
+    if form.trans and form.effects.memory is not MemoryEffect.NONE:
+        when = "after" if form.effects.memory is MemoryEffect.READ else "before"
+        notes.append(f"The matrix is shown as it is {when} transposition.")
     axes = (("lane", f.lanes), ("register", f.registers), ("index", f.per_register))
     parts = zip(("matrix", "row", "column"), f.maps)
     rule = tuple((part, expression(map_, axes)) for part, map_ in parts if part != "matrix" or f.copies > 1)

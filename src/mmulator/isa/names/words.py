@@ -10,11 +10,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, lru_cache
 from itertools import product
 from typing import Any
 
+from mmulator.classes import dataclass
 from mmulator.errors import InvalidInstructionError, OperandError
 from mmulator.isa.chips import DEVICE_WORDS, device_of
 from mmulator.isa.form import Form, form_of, forms_of

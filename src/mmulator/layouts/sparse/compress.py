@@ -6,13 +6,14 @@ Sparse matrix storage (PTX ISA 9.1).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mmulator.classes import dataclass
 from mmulator.errors import OperandError, short_traceback, shown
 from mmulator.interop import as_array
 from mmulator.isa.form import Form

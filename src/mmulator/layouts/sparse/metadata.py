@@ -134,7 +134,7 @@ def nibbles_of(metadata: Any) -> Array:
 
 @lru_cache(maxsize=256)
 def _places(form: Form, selector: int) -> tuple[Index, Index]:
-    if form.family == "tcgen05":
+    if form.effects.tensor:
         raise OperandError(f"{form} has its metadata in tensor memory", hint="layouts.tensor_memory.metadata_place says where")
     chunks = form.k // granularity(form).chunk
     allowed = selectors(form)
@@ -223,7 +223,7 @@ def undefined(metadata: Metadata, form: Form) -> NDArray[np.bool_]:
     g = granularity(form)
     if g is TF32 or form.ordered_metadata:
         bad: NDArray[np.bool_] = ~np.isin(nibble, g.nibbles)
-    elif form.family == "tcgen05":
+    elif form.effects.tensor:
         bad = ~np.isin(nibble, (*g.nibbles, 0b0110))
     else:
         bad = np.equal(nibble & 3, nibble >> 2 & 3)

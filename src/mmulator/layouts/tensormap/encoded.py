@@ -5,9 +5,10 @@ All fields are in the hardware's order: dimension 0 is the innermost, whose elem
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
+from mmulator.classes import dataclass
 from mmulator.errors import OperandError
 from mmulator.layouts.tensormap import fields as f
 from mmulator.layouts.tensormap.modes import (

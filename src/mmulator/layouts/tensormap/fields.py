@@ -7,8 +7,8 @@ in the machine code that ptxas generates for tensormap.replace; no document desc
 from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
-from dataclasses import dataclass
 
+from mmulator.classes import dataclass
 from mmulator.isa.types import MAP_ALIGNMENT, MAP_BYTES
 
 BYTES, ALIGNMENT = MAP_BYTES, MAP_ALIGNMENT

@@ -5,8 +5,8 @@ driver API).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from mmulator.classes import dataclass
 from mmulator.errors import OperandError, shown
 from mmulator.layouts.tensormap.encoded import Encoded
 from mmulator.layouts.tensormap.fields import MOST_RANK

@@ -96,7 +96,9 @@ def complete_for_sleepers(cluster: ptr_to(Cluster)) -> u32:
         for kind in KINDS:
             q = queue(w, kind)
             number = q.done
-            while number != q.issued and operation_at(q, number).completes == Completes.GROUP:
+            while number != q.issued:  # `and` would look at an operation of a queue without room
+                if operation_at(q, number).completes != Completes.GROUP:
+                    break
                 number = number + 1
             if number != q.issued:
                 done = complete(w, q, number + 1)

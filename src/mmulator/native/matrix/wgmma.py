@@ -13,7 +13,7 @@ from mmulator.codegen.ops import cast_ptr, load, minimum, stack, store
 from mmulator.codegen.types import boolean, i32, i64, ptr, ptr_to, u32, u64
 from mmulator.native.asynchrony.pending import choice, complete, covered, make_room, queue
 from mmulator.native.asynchrony.waiting import wait_for_lanes, wake_warpgroup
-from mmulator.native.hooks.events import READ, WRITE, wgmma_issued, wgmma_waited
+from mmulator.native.hooks.events import READ, WRITE, registers, wgmma_issued, wgmma_waited
 from mmulator.native.hooks.faults import fault
 from mmulator.native.hooks.operands import warps_missing
 from mmulator.native.matrix.wgmma_operands import WARPS, a_registers, accumulator_in, accumulator_out, operation
@@ -32,7 +32,13 @@ from mmulator.native.state import (
     Warpgroup,
     WgmmaTable,
 )
-from mmulator.native.threads.registers import frame_of
+
+
+@native(inline=True)
+def frame_of(w: ptr_to(Warp), frame: u64, slots: ptr_to(i32), count: u32, access: u32, site: u32) -> ptr:
+    """Pointer to the registers of a frame, for an access to those in these slots."""
+    registers(w, frame, slots, count, access, site)
+    return w.regs + frame
 
 
 def first_of(w: Any) -> Any:

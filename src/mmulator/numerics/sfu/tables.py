@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mmulator.classes import dataclass
 from mmulator.errors import UnsupportedError
 from mmulator.isa.targets import DEVICES
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mmulator.codegen.locks import remaining
 from mmulator.isa.effects import Algebra
 from mmulator.program.as_ptxas.facts import FunctionFacts
 from mmulator.program.as_ptxas.products import HeldProduct, Multiplication, is_product, is_sum
@@ -49,6 +50,7 @@ def _may_fuse(function: Function) -> bool:
             copies.append((target.name, sources))
     before = -1
     while before < (before := len(made)):
+        remaining()
         made.update(target for target, sources in copies if not sources.isdisjoint(made))
     return not made.isdisjoint(read)
 
@@ -58,7 +60,9 @@ class Finder(FunctionFacts):
 
     def __init__(self, function: Function) -> None:
         super().__init__(function)
+        remaining()
         Walk(self).run()
+        remaining()
 
     def choose(self) -> dict[int, int]:
         """Sum -> the operand (0 or 1) whose product it takes.

@@ -21,7 +21,7 @@ class FunctionFacts:
     def __init__(self, function: Function) -> None:
         self.fn = function
         self.regions: CodeRegions = regions_of(function)
-        self.definitions = {name: list(where) for name, where in self.regions.definitions.items()}
+        self.definitions = {name: dict.fromkeys(where) for name, where in self.regions.definitions.items()}
         self.dead = self._dead()
         if self.dead & self.regions.cuts:
             self.regions = regions_of(function, self.dead)
@@ -37,7 +37,7 @@ class FunctionFacts:
     def only(self, name: str) -> int | None:
         """The only statement that writes a register, without a guard; None if there are several or it is guarded."""
         where = self.definitions.get(name, ())
-        return where[0] if len(where) == 1 and where[0] not in self.regions.guarded else None
+        return next(iter(where)) if len(where) == 1 and self.regions.guarded.isdisjoint(where) else None
 
     def _dead(self) -> set[int]:
         """Statements without effect: not reached, or writing only registers that nothing reads."""
@@ -47,7 +47,7 @@ class FunctionFacts:
         for n, (reads, writes) in accesses.items():
             if n in dead:
                 for name in writes:
-                    self.definitions[name].remove(n)
+                    del self.definitions[name][n]
             else:
                 count.update(reads)
 
@@ -66,7 +66,7 @@ class FunctionFacts:
             dead.add(n)
             reads, writes = accesses[n]
             for name in writes:
-                self.definitions[name].remove(n)
+                del self.definitions[name][n]
             count.subtract(reads)
             waiting += [m for name in reads if count[name] <= 1 for m in self.definitions.get(name, ()) if removable(m)]
         return dead

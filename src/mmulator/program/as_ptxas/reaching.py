@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
+from mmulator.codegen.locks import remaining
 from mmulator.isa.effects import Algebra
 from mmulator.isa.form import Form
 from mmulator.program.as_ptxas.facts import FunctionFacts
@@ -174,6 +175,7 @@ class Walk:
         entry: dict[int, dict[str, int]] = {r: {} for r in order}
         changed = True
         while changed:
+            remaining()
             changed = False
             for r in reversed(order):
                 into = set().union(*(live[s] for s in successors.get(r, ()))).difference(last[r])
@@ -184,6 +186,7 @@ class Walk:
             for r in order:  # forwards: what a loop brings back takes another turn
                 if r not in waiting:
                     continue
+                remaining()
                 waiting.remove(r)
                 for s in successors.get(r, ()):
                     for name, definition in leaves[r].items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,6 +26,7 @@ class Rewriter:
         self.replaced: dict[int, Instruction] = {}
         self.copies: dict[tuple[int, int], Operand] = {}
         self.gone: set[int] = set()
+        self.written: dict[str, list[tuple[int, int]]] = {}  # places of a register's definitions, in order
 
     def function(self) -> Function:
         for n, j in self.fused.items():
@@ -119,8 +121,10 @@ class Rewriter:
         place = self.f.regions.place
         if place[start][0] != place[end][0]:
             return True
-        places = [place[m] for m in self.f.definitions.get(name, ())]
-        return any(place[start] <= p < place[end] for p in places)
+        if name not in self.written:
+            self.written[name] = sorted(place[m] for m in self.f.definitions.get(name, ()))
+        written = self.written[name]
+        return bisect_left(written, place[start]) < bisect_left(written, place[end])
 
     def _negated(self, operand: Operand, kind: str, n: int, ins: Instruction) -> Operand:
         """The operand with its sign changed; for a register in a new register, written before statement n."""

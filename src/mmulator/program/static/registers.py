@@ -69,7 +69,7 @@ def _parts(wgmma: Instruction) -> tuple[list[str], list[str]]:
     return list(registers_of(wgmma.operands[0])), list(registers_of(a)) if isinstance(a, VectorOperand) else []
 
 
-def step(pinned: set[str], state: RegisterState, ins: Instruction) -> RegisterState:
+def step(pinned: AbstractSet[str], state: RegisterState, ins: Instruction) -> RegisterState:
     """The facts behind an instruction. pinned: registers that some wgmma uses."""
     if is_wgmma_issue(ins):
         d, a = _parts(ins)
@@ -90,7 +90,7 @@ def step(pinned: set[str], state: RegisterState, ins: Instruction) -> RegisterSt
     return replace(state, touched=state.touched | dict.fromkeys(touched, ins)) if touched else state
 
 
-def _touched(pinned: set[str], ins: Instruction) -> set[str]:
+def _touched(pinned: AbstractSet[str], ins: Instruction) -> set[str]:
     """Registers of wgmma that an instruction accesses whenever control reaches it."""
     named = any(isinstance(o, Reg) and o.name in pinned for o in ins.leaves)
     if not named or not certain(ins) or moved_by_compiler(ins):
@@ -122,7 +122,9 @@ def _of_function(function: FunctionBlocks) -> Iterator[Finding]:
             state = after(state, ins)
 
 
-def _broken(pinned: set[str], state: RegisterState, ins: Instruction) -> Iterator[tuple[Finding, tuple[Instruction | None, str]]]:
+def _broken(
+    pinned: AbstractSet[str], state: RegisterState, ins: Instruction
+) -> Iterator[tuple[Finding, tuple[Instruction | None, str]]]:
     """Findings of one instruction, each with a key; findings with one key are reported once."""
     if is_wgmma_issue(ins):
         d, a = _parts(ins)

@@ -1,0 +1,48 @@
+"""What the sanitizer and faults say: every piece of a sentence in their code stands in a text of tests/ub."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from mmulator.rules import RULES, words
+from tests.support import breaches, places
+
+SOURCE = places.ROOT / "src" / "mmulator"
+FILES = {
+    "faults": (*SOURCE.glob("diagnostics/faults/*.py"), *SOURCE.glob("diagnostics/*.py")),
+    "findings": (*SOURCE.glob("diagnostics/findings/*.py"), SOURCE / "rules" / "words.py", SOURCE / "findings.py"),
+}
+_PLACES = re.compile(rf"\{{\w*\}}|\n|{words.BETWEEN}")
+_WORDS = re.compile(r"[A-Za-z].*[a-z,;:)] [a-z(]|[a-z] .*[a-z]{3}")
+
+
+@cache
+def said() -> str:
+    return " ".join(" ".join(file.read_text() for file in sorted(breaches.ROOT.glob("*/*.txt"))).split())
+
+
+def pieces(tree: ast.AST) -> Iterator[str]:
+    """Texts of two words or more, without docstrings, types and keys; what stands between the places of a format is one piece."""
+    for node in tree.values if isinstance(tree, ast.Dict) else ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if not isinstance(tree, ast.Expr):
+                yield from (" ".join(part.split()) for part in _PLACES.split(node.value) if _WORDS.search(part))
+        elif not isinstance(node, ast.Subscript):
+            yield from pieces(node)
+
+
+@pytest.mark.parametrize("part", FILES)
+def test_every_piece_of_a_sentence_is_in_a_text(part: str) -> None:
+    """tests/ub/missing_PART.txt has those that are in none; it may only shrink."""
+    every = [(file.name, piece, [piece]) for file in FILES[part] for piece in pieces(ast.parse(file.read_text()))]
+    if part == "findings":
+        hints = [(r.name, r.hint, [words.in_words(r.hint, name) for name in ("", *words.TERMS)]) for r in RULES.values()]
+        every += hints + [(r.name, r.section, [r.section]) for r in RULES.values()]
+    known = breaches.ROOT / f"missing_{part}.txt"
+    missing = {f"{where}: {piece}" for where, piece, ways in every if not any(way in said() for way in ways)}
+    assert missing == set(known.read_text().splitlines() if known.exists() else ())

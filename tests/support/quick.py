@@ -1,0 +1,55 @@
+"""Which tests are quick: those that `pytest` runs. All others are marked `full`, by this table or beside the test.
+
+A quick test needs nothing but `[dev]`, starts no program that imports torch or Triton, takes little, and repeats no law.
+"""
+
+from fnmatch import fnmatch
+
+# Of each test with a name like these one case in so many is quick, the first one always; 0: none. The first name that fits
+# counts. Files and folders of which no test is quick are not even read. Primes, so that each of several parameters varies.
+QUICK_CASES = {
+    # what needs `[full]`
+    "doors/triton*": 0, "doors/test_torch*": 0, "doors/test_collectives.py*": 0, "doors/test_inside_python.py*": 0,
+    "doors/test_numba.py*": 0, "doors/test_cupy.py*": 0, "doors/test_cuda_core.py*": 0, "doors/test_precision.py*": 0,
+    "doors/test_sanitized_doors.py*": 0, "doors/test_pytest_*": 0, "host/spread*": 0, "toolkit/test_building.py*": 0,
+    "tools/test_site.py*": 0, "tools/test_release.py*": 0, "record/test_why_programs.py*": 0, "driver/test_lifetimes.py*": 0,
+    "inspect/test_explain.py::test_kernels_that_call*": 0, "instruction/test_interop.py::test_refusals_of_real*": 0,
+    "driver/test_captured.py::test_a_program_of*": 0, "laws/test_runtime_signatures.py*": 0,
+    # programs and commands in processes of their own
+    "doors/test_cudart.py*": 0, "doors/test_virtual.py*": 0, "doors/test_graphs.py*": 0, "doors/test_libraries.py*": 0,
+    "record/test_asked.py*": 0, "codegen/test_cpus.py*": 0, "tools/test_fuzz*": 0, "tools/test_aarch64.py*": 0,
+    "debug/test_terminal.py*": 0, "debug/dap/test_client.py*": 0, "explore/test_browser.py*": 0,
+    "codegen/test_code_cache.py::test_a_damaged*": 0, "compiler/test_starts.py::test_a_second*": 0,
+    "compiler/test_warm.py::*fault*": 0,
+    "driver/test_sanitized.py::test_standard_error*": 0, "cli/test_elsewhere.py*": 0, "tools/test_ci.py::test_the_step*": 5,
+    "tools/test_ship.py::*start*": 0, "tools/test_ship.py::*release*": 0, "tools/test_judges.py::test_changes_of_a_file*": 0,
+    "laws/test_starts.py*": 5, "launch/test_processes.py::test_fork": 0, "launch/test_processes.py::*limit*": 0,
+    "launch/test_processes.py::*multiprocessing*": 0, "host/test_python.py::test_pytest*": 0, "cli/test_usage.py::*_terminal*": 0,
+    "host/test_hostile.py::*does_not_steer*": 0, "conformance/test_conformance.py::*without_typer*": 0,
+    "judging/test_judge.py::test_outcomes": 5, "judging/test_judge.py::test_programs": 5, "judging/test_judge.py::*": 0,
+    # what goes through everything
+    "laws/test_docs.py::test_command_runs": 7, "laws/test_memory.py::test_edges*": 5,
+    "explore/test_positions.py*": 0, "explore/test_memory.py::test_every_element*": 0, "inspect/test_layout.py::*tables_fit*": 0,
+    "inspect/test_layout.py::*drawings*": 0, "inspect/test_layout.py::*large_layouts*": 0, "inspect/test_explain.py::*every*": 0,
+    "inspect/test_explain.py::*cuda_functions*": 0, "inspect/test_explain.py::*of_execute*": 0, "inspect/*": 3,
+    "record/test_counters.py::*_on_a_gpu": 31, "record/test_why.py::*_of_the_corpus": 19, "record/test_why.py::*shuffles*": 7,
+    "record/test_why_tensor.py*": 19, "record/test_why_auto.py::*reject*": 0,
+    "chapters/test_mma.py::test_block_scaled*": 0, "chapters/test_mma.py::*selectors_in*": 0,
+    **{f"chapters/test_{name}.py::test_vectors": 0 for name in ("compare", "convert", "float", "half", "integer")},
+    "chapters/*::test_vectors": 19, "chapters/test_convert.py::*scales*": 0, "chapters/test_convert.py::*smaller*": 0,
+    "chapters/test_tcgen05.py::test_rows": 0, "chapters/*": 5, "kernels/*": 5,
+    "debug/views/test_every_step.py*": 0, "debug/views/*": 17, "debug/test_session.py::*checkpoint*": 0,
+    "debug/test_session.py::*_the_same_*": 5, "sanitizer/test_corpus.py::*": 5, "sanitizer/*": 3,
+    "instruction/test_tcgen05.py*": 7, "instruction/test_why.py*": 7, "instruction/test_instruction.py*": 3,
+    "numerics/test_element.py*": 13, "numerics/test_dot.py*": 5, "numerics/*": 3,
+    "twin/test_sfu.py::test_lane*": 0, "twin/*": 7, "native/test_together.py*": 7, "native/test_tensor_*": 7,
+    "native/test_straight.py*": 7, "native/test_sums.py*": 5, "native/*": 3, "program/test_uniform.py*": 7,
+    "conformance/test_conformance.py::test_replay*": 0, "conformance/test_conformance.py::*clone*": 0,
+    "conformance/test_conformance.py::test_layouts*": 0, "conformance/*": 5, "compiler/*": 7, "driver/test_driver_launch.py*": 3,
+    "layouts/*": 5,
+}  # fmt: skip
+
+
+def step(name: str) -> int:
+    """One case of so many of a test is quick; 0: none. name: the path of a file or folder in tests/, with `::TEST` for a test."""
+    return next((n for glob, n in QUICK_CASES.items() if fnmatch(name, glob)), 1)

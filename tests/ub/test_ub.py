@@ -1,0 +1,45 @@
+"""What is said of programs that are wrong: each finding at its line, under its rule, in these words; of right ones nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mmulator.rules import RULES
+from tests.support import breaches
+from tests.support.nvcc import compiled
+
+SEEDS = 0, 1, 2
+FILES = [file for file in breaches.every() if file.suffix == ".ptx"]
+
+
+@pytest.mark.parametrize("program", [p for file in FILES for p in breaches.revisions(file)], ids=str)
+def test_what_is_wrong_is_found_and_told(program: breaches.Change) -> None:
+    """Under another seed another instruction may be the first that breaks the rule."""
+    first, *others = (breaches.launch(program.file, program.name, seed, **({} if seed else {"threads": 1})) for seed in SEEDS)
+    assert breaches.marks_found(program.file, first) == program.marks, breaches.said(first)
+    assert breaches.said(first) == breaches.texts(program.file).get(program.name, ""), "python -m tests.ub --bless"
+    for result in others:
+        assert {rule for _, rule in breaches.marks_found(program.file, result)} == program.rules, breaches.said(result)
+
+
+@pytest.mark.full
+@compiled
+@pytest.mark.parametrize("file", [file for file in breaches.every() if file.suffix != ".ptx"], ids=lambda file: file.name)
+def test_a_program_is_told_of_its_own_lines(file: Path) -> None:
+    pytest.importorskip("triton" if file.suffix == ".py" else "mmulator")
+    (program,), (text, marks) = breaches.revisions(file), breaches.output(file)
+    assert marks == program.marks, text
+    assert text == breaches.texts(file)[""], "python -m tests.ub --bless"
+
+
+@pytest.mark.parametrize("file", breaches.every(), ids=lambda file: f"{file.parent.name}/{file.name}")
+def test_each_text_is_of_a_program(file: Path) -> None:
+    assert breaches.texts(file).keys() <= {revision.name for revision in breaches.revisions(file)}
+
+
+def test_every_rule_is_broken_twice() -> None:
+    every = [program for file in FILES for program in breaches.revisions(file)]
+    counts = {rule: sum(rule in program.rules for program in every) for rule in RULES}
+    assert not {rule: count for rule, count in counts.items() if count < 2}
