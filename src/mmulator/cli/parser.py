@@ -106,11 +106,12 @@ class DeclaredWord(NamedTuple):
     required: bool
 
 
-def declared(command: Any, owner: str = "", maker: Callable[..., Any] | None = None) -> Iterator[DeclaredWord]:
+def declared(command: Any, owner: str = "", maker: Any = None) -> Iterator[DeclaredWord]:
     """The options and arguments that parameters of a function, or fields of a dataclass, declare."""
     own = {f.name for f in fields(command)} if is_dataclass(command) else _with_default(command)
-    hints = get_type_hints(command, include_extras=True)
-    parts = [(n, *(get_args(h) if get_origin(h) is Annotated else (h, None))) for n, h in hints.items()]
+    parts: list[tuple[str, Any, Any]] = []
+    for name, hint in get_type_hints(command, include_extras=True).items():
+        parts.append((name, *(get_args(hint) if get_origin(hint) is Annotated else (hint, None))))
     for name, kind, option in sorted(parts, key=lambda part: isinstance(part[2], RowsOf)):  # a command's own first
         if is_dataclass(kind):
             yield from declared(kind, name, kind)
@@ -255,7 +256,8 @@ def parser_of(command: Callable[..., Any], path: Sequence[str], arguments: Seque
     for a in arguments:
         title = "Arguments" if a.option.positional else a.row.group or "Options"
         group = groups[title] = groups.get(title) or parser.add_argument_group(title)
-        said = {"help": _help(a), "default": False if a.switch else None}
+        more = " Required." if a.required and not a.option.positional else ""
+        said: dict[str, Any] = {"help": (a.row.help + more).replace("%", "%%"), "default": False if a.switch else None}
         if not a.switch:
             said |= {"metavar": a.row.metavar, "type": _reader(a)}
         if a.option.positional:
@@ -267,12 +269,6 @@ def parser_of(command: Callable[..., Any], path: Sequence[str], arguments: Seque
             group.add_argument(*a.row.names, dest=a.row.name, required=a.required, action=action, **said)
     groups["Options"].add_argument("-h", "--help", action="help", help="Show this.")
     return parser
-
-
-def _help(a: DeclaredWord) -> str:
-    includes = a.row.includes and not a.row.group.endswith("include --sanitize)")
-    more = " Required." if a.required and not a.option.positional else " Includes --sanitize." if includes else ""
-    return (a.row.help + more).replace("%", "%%")
 
 
 # help -----------------------------------------------------------------------------------------------------------------
@@ -294,7 +290,7 @@ def _folded(paragraph: str, width: int) -> str:
     lines = paragraph.split("\n")
     if not any(line.startswith(" ") for line in lines):
         return textwrap.fill(paragraph, width, break_on_hyphens=False)
-    more = {"subsequent_indent": " " * 8, "break_long_words": False, "break_on_hyphens": False}
+    more: dict[str, Any] = {"subsequent_indent": " " * 8, "break_long_words": False, "break_on_hyphens": False}
     return "\n".join(" \\\n".join(textwrap.wrap(line, width - 2, **more)) if len(line) > width else line for line in lines)
 
 
