@@ -86,7 +86,7 @@ def _read(path: str) -> bytes:
 
 
 def native_files(paths: Iterable[str]) -> list[str]:
-    """Those of the paths that make native functions. Raises OSError."""
+    """The files that make native functions, of these paths. Raises OSError."""
     there = {path[len(str(PACKAGE)) + 1 :] for path in paths}
     found = {name for name in there if name.endswith(".py") and name.partition(os.sep)[0] in NATIVE}
     waiting = [*found]
