@@ -65,8 +65,7 @@ class Native:
     """A function of the language. name: its symbol, which must contain the closure constants on which its code depends.
 
     inline: whether it is inlined into its callers instead of being linked; only native functions can call it.
-    inner: whether it is the inner loop of a product, for which LLVM's best code generator works at once; others are quick code
-        at first (engine.py), and better in the background.
+    inner: whether it is the inner loop of a product, which is never quick code (engine.py).
     quick: whether quick code is all that it ever needs.
     straight: the same, inlined: better code of kernels has it in place of a call (straight.py).
     other: the one native function that `straight` calls, for what is not common.
@@ -78,9 +77,8 @@ class Native:
     other: Native | None = None
 
     def __init__(
-        self, function: Callable[..., Any], name: str | None = None, attributes: str = "", inline: bool = False,
-        inner: bool = False,
-    ) -> None:  # fmt: skip
+        self, function: Any, name: str | None = None, attributes: str = "", inline: bool = False, inner: bool = False
+    ) -> None:
         self.function = function
         self.name = name or function.__name__
         self.attributes, self.inline, self.inner = attributes, inline, inner

@@ -5,7 +5,7 @@ The project's build makes the files (tools/ship.py) from the sources, whose fing
 or a damaged one, is not used. The build keeps a file in the code cache, too, where later builds of the same sources find it, and
 a development tree, which has no file of its own.
 
-    head:     magic, fingerprint, digest of what was asked for, number of entries
+    head:     magic, fingerprint, digest of what the build was to make, number of entries
     buckets:  for each first byte of a digest the number of its first entry
     entries:  digest of level and name; digest of them and the piece; offset of the piece, length of its links and of its code
     pieces:   names of the functions that are called, one a line; object code (linking.py: `flattened`)

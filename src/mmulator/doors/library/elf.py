@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mmulator.doors.library import boot
-from mmulator.doors.library.loaded import ROOM
-from mmulator.doors.library.machines import MachineCode
+from mmulator.doors.library.machines import ROOM, MachineCode
 
 TABLE, COUNT, RING, ENDED = "mmulator_table", "mmulator_count", "mmulator_ring", "mmulator_ended"
 LOGGED, LOG, STATE = "mmulator_logged", "mmulator_log", "mmulator_state"

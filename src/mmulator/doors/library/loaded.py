@@ -6,9 +6,6 @@ import ctypes
 import os
 
 RUNTIMES = {12: "libcudart.so.12", 13: "libcudart.so.13"}
-MARKS = {name: f"mmulator: {name} is said here" for name in ("libpython", "home", "script")}
-"""What stands in a library in place of facts of the Python that it will start, if it is made for any."""
-ROOM = 4096  # bytes for each of them
 _RTLD_NOLOAD = 4
 
 
