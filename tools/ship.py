@@ -313,8 +313,8 @@ def main(folder: Path, architecture: str) -> None:
     from mmulator.codegen import shipped, sources
     from mmulator.doors.library import files
     from mmulator.doors.library.elf import library
-    from mmulator.doors.library.loaded import MARKS, RUNTIMES
-    from mmulator.doors.library.machines import HERE, MACHINES
+    from mmulator.doors.library.loaded import RUNTIMES
+    from mmulator.doors.library.machines import HERE, MACHINES, MARKS
 
     if missing := [str(path) for path in FOLDERS if not path.is_dir()]:
         raise SystemExit(f"kernels that object code is made for are not there: {', '.join(missing)}")

@@ -10,7 +10,7 @@ from mmulator.codegen.lang import native
 from mmulator.codegen.ops import address, cast_ptr, compare_exchange, keep_order
 from mmulator.codegen.types import Struct, i32, ptr, ptr_to, u8, u32, u64, void
 from mmulator.codegen.values import Builder, Value, as_value, constant
-from mmulator.doors.library.loaded import MARKS
+from mmulator.doors.library.machines import MARKS
 from mmulator.errors import InternalError
 
 UNSAID = dict.fromkeys(MARKS, "")

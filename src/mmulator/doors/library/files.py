@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from mmulator.codegen.sources import PACKAGE, fingerprint
 from mmulator.codegen.store import store
-from mmulator.doors.library.loaded import MARKS, ROOM, RUNTIMES
-from mmulator.doors.library.machines import HERE
+from mmulator.doors.library.loaded import RUNTIMES
+from mmulator.doors.library.machines import HERE, MARKS, ROOM
 from mmulator.errors import UnsupportedError
 
 if TYPE_CHECKING:  # what makes libraries knows all of the compiler: it is imported when one is made

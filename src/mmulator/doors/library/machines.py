@@ -8,6 +8,10 @@ from typing import Protocol
 
 from mmulator.doors.library import aarch64, x86_64
 
+MARKS = {name: f"mmulator: {name} is said here" for name in ("libpython", "home", "script")}
+"""What stands in a library in place of facts of the Python that it will start, if it is made for any."""
+ROOM = 4096  # bytes for each of them
+
 
 class MachineCode(Protocol):
     """Machine code of a processor, at `at`, and numbers of its ELF files."""
