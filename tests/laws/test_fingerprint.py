@@ -16,6 +16,7 @@ TRACE = """
 import json, sys
 from mmulator.codegen import engine, lang, loading
 from tools import ship
+from mmulator.codegen import shipped
 
 seen, made, active = set(), set(), []
 engine._compile = lambda *_: b""
@@ -45,6 +46,7 @@ def begin(self, *arguments, real=lang.Native.__init__, **named):
 
 sys.addaudithook(opened)
 lang.Native.build, lang.Native.__init__ = build, begin
+shipped.file_of = lambda level: ship.ROOT / "none"  # of an installed wheel, functions would be found, not made
 ship.collector("x86-64-v4", False)
 works, keys = ship.works(False), sum(map(ship.common, ship.keys()))
 for work in works[:-keys] + works[-keys::6]:
@@ -63,4 +65,4 @@ def test_all_that_makes_a_native_function_is_in_the_fingerprint(tmp_path: Path) 
     of = {*sources.native_files(sources._files(sources.FOLDERS))}
     assert count > 1000 and len(ran) > 80
     assert not {path[len(package) :] for path in ran - of}
-    assert len(of) < 0.7 * len(sources._files(sources.FOLDERS))  # and not all there is
+    assert len(of) < 0.8 * len(sources._files(sources.FOLDERS))  # and not all there is

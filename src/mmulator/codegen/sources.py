@@ -23,7 +23,7 @@ FOLDERS = (
     "launch", "diagnostics", "host",
 )  # fmt: skip
 """Their files, and those beside them, may say what a kernel becomes: `host`, and what it imports."""
-NATIVE = ("codegen", "native", "sanitizer", "twin")
+NATIVE = ("codegen", "compiler", "native", "sanitizer", "twin")
 """Where native functions are defined."""
 LIST = "files.txt"  # among a wheel's objects: the fingerprint of what makes native functions, and the names of these files
 _BEGUN = time.time() - 0.2  # this process read none of them before

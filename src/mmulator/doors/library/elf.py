@@ -17,12 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mmulator.doors.library import boot
-from mmulator.doors.library.loaded import ROOM
-from mmulator.doors.library.loaded import STATE as STATE
-from mmulator.doors.library.machines import MachineCode
+from mmulator.doors.library.machines import ROOM, MachineCode
 
 TABLE, COUNT, RING, ENDED = "mmulator_table", "mmulator_count", "mmulator_ring", "mmulator_ended"
-LOGGED, LOG = "mmulator_logged", "mmulator_log"
+LOGGED, LOG, STATE = "mmulator_logged", "mmulator_log", "mmulator_state"
 ENTRIES_OF_RING, ENTRY = 1 << 16, 32  # an entry: the number of the function, from 1 on, and two arguments
 ENTRIES_OF_LOG, LOG_ENTRY = 1 << 16, 64  # an entry: the number of the function, from 1 on, and six arguments
 _HEADER, _SEGMENT, _SYMBOL, _SECTION, _RELOCATION, _STEP = 64, 56, 24, 64, 24, 32
