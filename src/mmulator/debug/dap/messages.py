@@ -86,8 +86,8 @@ def _fault(value: Any, kind: str, name: str) -> str:
     if kind in TYPES:
         return fault_in(value, TYPES[kind], name)
     if kind[0] in "[{":
-        needed, type_, place = ("a list", list, "{}[{}]") if kind[0] == "[" else ("an object", dict, "{}.{}")
-        if not isinstance(value, type_):
+        needed, place = ("a list", "{}[{}]") if kind[0] == "[" else ("an object", "{}.{}")
+        if not isinstance(value, list if kind[0] == "[" else dict):
             return f"{name}: {needed} is needed, not {_shown(value)}"
         parts = enumerate(value) if isinstance(value, list) else value.items()
         return next(filter(None, (_fault(v, kind[1:-1], place.format(name, n)) for n, v in parts)), "")
