@@ -15,6 +15,7 @@ import pytest
 from mmulator.codegen import named, shipped, sources
 from mmulator.codegen.cpus import LEVELS, features, level_of
 from mmulator.codegen.shipped import of_file
+from mmulator.digests import digest_of
 from tests.support.places import KERNELS, ROOT
 
 RELEASE = 7000  # functions, at least, in a released wheel
@@ -103,7 +104,7 @@ def test_what_a_build_has_kept_stands_for_what_came(monkeypatch: pytest.MonkeyPa
     if level is None:
         pytest.skip("a CPU of no level")
     monkeypatch.setattr(shipped, "file_of", lambda level: tmp_path / "none")
-    monkeypatch.setattr(shipped, "of_natives", lambda: f"of {tmp_path}")
+    monkeypatch.setattr(shipped, "of_natives", lambda: digest_of(str(tmp_path).encode()).hexdigest())
     try:
         files = (False, shipped.written(ENTRIES), 4), (True, b"damaged", None), (True, shipped.written({}), 0)
         for release, data, count in files:
@@ -185,7 +186,7 @@ def test_a_first_launch_compiles_its_own_blocks_alone(release: bool, tmp_path: P
         pytest.skip("a development tree, or a wheel without")
     paths = [ROOT / "examples" / name / "launch.toml" for name in ("hopper_gemm", "handwritten", "hopper_pipeline")]
     if release:
-        folders = ROOT / "examples", ROOT / "tests" / "sanitizer" / "kernels", KERNELS
+        folders = ROOT / "examples", ROOT / "tests" / "ub", KERNELS
         paths = sorted(path for folder in folders for path in folder.rglob("*.ptx"))
     done = subprocess.run(
         [sys.executable, "-c", OWN, *map(str, paths)], capture_output=True, text=True,
