@@ -383,7 +383,7 @@ class Copy:
         for name in ("tests/__init__.py", "tests/conftest.py", "tests/data"):
             (folder / name).symlink_to(ROOT / name)
         for _, _, place in EXCUSES:
-            (folder / "tests" / place).parent.mkdir(exist_ok=True)
+            (folder / "tests" / place).parent.mkdir(parents=True, exist_ok=True)
             if not (folder / "tests" / place).exists():
                 (folder / "tests" / place).symlink_to(ROOT / "tests" / place)
 

@@ -43,7 +43,8 @@ def test_run(client: Any, launch: list[str], tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.parametrize("other", [["--threads", "2"], ["--watch", "y[1]"], ["--sanitize"], ["--compare-gpu"]])
 def test_run_with_what_is_about_one_machine(launch: list[str], other: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*launch, "--dask", "tcp://127.0.0.1:1", *other]) == 2
-    assert f"not both {other[0]} and --dask" in (error := capsys.readouterr().err) or f"not both --dask and {other[0]}" in error
+    (said,) = (error["message"] for error in json.loads(capsys.readouterr().out)["errors"])  # launch has --json
+    assert said.startswith((f"not both {other[0]} and --dask", f"not both --dask and {other[0]}"))
 
 
 def test_no_scheduler_there(monkeypatch: pytest.MonkeyPatch) -> None:
