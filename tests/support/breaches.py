@@ -160,14 +160,15 @@ def _argument(said: str, chance: np.random.Generator) -> Any:
 
 
 @lru_cache(maxsize=1)
-def _loaded(file: Path, change: str | None) -> mm.Module:
-    return mm.Module.load(text(file, change), name=file.name)
+def _loaded(ptx: str, name: str) -> mm.Module:
+    return mm.Module.load(ptx, name=name)
 
 
 def module_of(file: Path, change: str | None) -> mm.Module:
     """One for several seeds, unless it has variables, which launches leave as they are."""
-    found = _loaded(file, change)
-    return mm.Module.load(text(file, change), name=file.name) if found.variables else found
+    ptx = text(file, change)
+    found = _loaded(ptx, file.name)
+    return mm.Module.load(ptx, name=file.name) if found.variables else found
 
 
 def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) -> Any:
@@ -260,6 +261,7 @@ def output(file: Path) -> tuple[str, frozenset[Mark]]:
     """
     environment = {"COLUMNS": f"{WIDTH}", "PYTHONWARNINGS": "ignore", "TRITON_DEFAULT_FP_FUSION": "1"}
     with TemporaryDirectory() as folder:
+        environment["TRITON_CACHE_DIR"] = f"{folder}/.triton"  # a kernel of another folder's file names lines that are gone
         copy(file, folder)
         command = [sys.executable, file.name]
         if file.suffix == ".cu":
