@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import sysconfig
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -178,8 +177,7 @@ def test_findings_decide_the_exit_code(program: Path) -> None:
 @here
 def test_without_python_there_is_one_clear_error(program: Path, tmp_path: Path) -> None:
     words = {**files.strings("libcudart.so.13"), "libpython": "/nowhere/libpython.so"}
-    made = files.made("libcudart.so.13")
-    data = elf.library(replace(made, strings=words), MACHINES[platform.machine()])
+    data = elf.library(files.made("libcudart.so.13", words), MACHINES[platform.machine()])
     (tmp_path / "libcudart.so.13").write_bytes(data)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
     done = subprocess.run([str(program), "errors"], capture_output=True, text=True, env=environment, check=False)

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from site import getsitepackages
 from tempfile import TemporaryFile
 from types import ModuleType
 from typing import Any, NoReturn
@@ -157,6 +158,6 @@ def become(words: list[str], environment: Mapping[str, str]) -> NoReturn:
 
 if __name__ == "__main__":
     execvpe, posix_spawnp = os.execvpe, os.posix_spawnp
-    own = {str(PACKAGE), str(ROOT), str(Path.cwd()), ""}
+    own = {str(PACKAGE), str(ROOT), str(Path.cwd()), ""} - {*getsitepackages()}
     PATHS = [p for p in sys.path if p not in own]
     serve(socket.socket(fileno=int(sys.argv[1])))

@@ -32,13 +32,17 @@ DRIVER = "libcuda.so.1"
 LINKS = {"libcuda.so": DRIVER, "libcudart.so": RUNTIMES[13]}
 _FOLDERS = ("doors/library", "doors/cudart", "doors/graphs", "doors/libcuda")  # their files say what the libraries export
 # What the first call runs. In a program of C++ Ctrl-C stays the program's: Python has put a handler there as it began. Another
-# version of Python than the one that made the library cannot have its packages.
+# version of Python than the one that made the library cannot have its packages. mmulator is the one that made the library, also
+# where the program's PYTHONPATH names another one before it.
 _SCRIPT = """exec('''
 import _signal, sys
 if not sys.orig_argv and _signal.getsignal(2) is _signal.default_int_handler:
     _signal.signal(2, _signal.SIG_DFL)
 if sys.version_info[:2] != {version}:
     raise SystemExit("mmulator: this library is for Python {version[0]}.{version[1]}, and the process has another")
+sys.path.insert(0, {path}[0])
+import mmulator
+del sys.path[0]
 sys.path[:0] = [p for p in {path} if p not in sys.path]
 from mmulator.doors.library.start import begin
 begin({soname!r})
