@@ -32,7 +32,7 @@ _lock, _linking = Lock(), Lock()
 _quick: set[str] = set()  # names of loaded functions for which better code is wanted
 _ran = [0.0]  # seconds of native code since better code was begun
 QUICK = True  # whether functions that were never compiled are compiled quickly
-LONG = 0.01  # seconds of running for each quick function, from which on better code pays: LLVM takes as long
+LONG = 1.0  # seconds of running for each quick function, from which on better code pays: rare, as Python parses its texts
 
 
 def ensure(functions: Iterable[Native]) -> None:
