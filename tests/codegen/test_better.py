@@ -1,5 +1,5 @@
-"""Better code is written and compiled without parsing Python in a thread of its own: of all threads that build syntax trees at once
-CPython 3.11 may fail one ("AST constructor recursion depth mismatch"), the program's own, too."""
+"""No thread but the program's own parses Python for better code: of threads that make syntax trees at once CPython 3.11 may fail
+one ("AST constructor recursion depth mismatch"), perhaps that of the program."""
 
 from __future__ import annotations
 
