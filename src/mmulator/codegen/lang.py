@@ -23,6 +23,7 @@ import inspect
 import linecache
 import operator
 import textwrap
+import threading
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -46,6 +47,7 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
     ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not, ast.In: lambda a, b: a in b,
 }  # fmt: skip
+WRITER = "mmulator texts"  # name of the thread that writes texts of better code
 
 
 def source_of(function: Callable[..., Any]) -> str:
@@ -67,13 +69,12 @@ class Native:
     inline: whether it is inlined into its callers instead of being linked; only native functions can call it.
     inner: whether it is the inner loop of a product, compiled well at once; others are quick code at first (engine.py).
     quick: whether quick code is all that it ever needs.
-    straight: the same, inlined: better code of kernels has it in place of a call (straight.py).
-    other: the one native function that `straight` calls, for what is not common.
+    other: of a function with a straight path, which better code of kernels has in place of a call (straight.py), the one native
+        function that it calls, for what is not common.
     """
 
     instrument: Instrument | None = None
     inline = inner = quick = False
-    straight: Native | None = None
     other: Native | None = None
 
     def __init__(
@@ -87,6 +88,8 @@ class Native:
 
     @cached_property
     def tree(self) -> ast.FunctionDef:
+        if threading.current_thread().name == WRITER:
+            raise CodeError(f"{self.name} would be parsed while the program may parse, too")  # which CPython 3.11 can mix up
         tree = ast.parse(textwrap.dedent(source_of(self.function))).body[0]
         if not isinstance(tree, ast.FunctionDef):
             raise CodeError(f"{self.name} is no function")
@@ -306,8 +309,7 @@ class _Body:
                 raise CodeError(f"cannot assign to {ast.unparse(target)}")
 
     def _do_AugAssign(self, node: ast.AugAssign) -> None:
-        load = ast.copy_location(ast.parse(ast.unparse(node.target), mode="eval").body, node)
-        self._assign(node.target, _BINARY[type(node.op)](self.eval(load), self.eval(node.value)))
+        self._assign(node.target, _BINARY[type(node.op)](self.eval(node.target), self.eval(node.value)))
 
     def _do_Return(self, node: ast.Return) -> None:
         self.b.ret(self.eval(node.value) if node.value else None)

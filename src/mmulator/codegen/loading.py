@@ -7,9 +7,8 @@ stay. What a function calls comes before the function, so a stored function with
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
+import zlib
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from mmulator.codegen.engine import INNER, CompiledObject, afterwards, better_co
 from mmulator.codegen.linking import HERE, Linked
 from mmulator.codegen.locks import Lock, remaining
 from mmulator.codegen.variants import says_all
-from mmulator.errors import InternalError, MmulatorError
+from mmulator.errors import InternalError
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Native
@@ -31,8 +30,9 @@ _memory: list[Linked] = []  # one, from the first function on
 _lock, _linking = Lock(), Lock()
 _quick: set[str] = set()  # names of loaded functions for which better code is wanted
 _ran = [0.0]  # seconds of native code since better code was begun
+_texts: dict[str, tuple[bytes, list[str] | None]] = {}  # of what was compiled here: as `named` keeps it, and its links
 QUICK = True  # whether functions that were never compiled are compiled quickly
-LONG = 1.0  # seconds of running for each quick function, from which on better code pays: rare, as Python parses its texts
+LONG = 0.01  # seconds of running for each quick function, from which on better code pays
 
 
 def ensure(functions: Iterable[Native]) -> None:
@@ -54,9 +54,11 @@ def _load(wanted: list[Native]) -> None:
         found.give_up()
         raise
     for name, links in found.links.items():
-        piece = found.codes[name]
-        if isinstance(piece, CompiledObject) and links is not None:
+        if links is not None:
             named.keep(name, codes[name], links, named.QUICK if name in found.quick else named.BEST)
+            if name in found.texts:
+                named.keep(name, found.texts[name], links, named.TEXT)
+    _texts.update({name: (text, found.links[name]) for name, text in found.texts.items()})
     _enter(codes, found.quick)
     _functions.update(found.functions)
 
@@ -84,52 +86,42 @@ def patience() -> float:
     return max(0.0, LONG * len(_quick) - _ran[0]) if _quick else float("inf")
 
 
-def write_texts(write: Callable[[], object]) -> None:
-    """Write texts of better code in a thread, so that LLVM's own thread never waits for them."""
-
-    def work() -> None:
-        with suppress(MmulatorError, RuntimeError):  # as if there were no better code; the second: at the end of the process
-            write()
-
-    threading.Thread(target=work, name="mmulator texts", daemon=True).start()
+def text_of(name: str) -> tuple[str, list[str] | None] | None:
+    """(the text of better code, the functions to which it is linked: None if their names do not determine it), if it is kept."""
+    data, links = _texts.get(name, (b"", None))
+    if not data and (found := named.find(name, [named.TEXT])):
+        data, links = found.code, [*found.links]
+    return (zlib.decompress(data).decode(), links) if data else None
 
 
-def improve(know: Callable[[], object] | None = None) -> None:
-    """Let LLVM's thread compile better code of the native functions when it is idle. know: called first; makes the functions that
-    are loaded by their names, which are left out without it.
+def improve() -> None:
+    """Let LLVM's thread compile better code of the native functions when it is idle. It reads their texts, which were kept when
+    their quick code was made: to write them again, Python would parse, in which one thread can disturb another.
     """
-    wanted = {*_quick} if know else _quick & _functions.keys()
-    _quick.difference_update(wanted)
-    _ran[0] = 0.0
-    seen: set[str] = set()
+    wanted, _ran[0] = {*_quick}, 0.0
+    _quick.clear()
 
-    def visit(function: Native) -> None:
-        if function.name not in seen:
-            seen.add(function.name)
-            builders, calls = parts(function)
-            for callee in calls:
-                visit(callee)
-            if function.name in wanted:
-                ours = all(map(says_all, (function, *calls)))
-                afterwards(partial(_better, function.name, module_text(builders), [f.name for f in calls] if ours else None))
+    def visit(name: str) -> None:
+        """What a function calls comes first."""
+        wanted.discard(name)
+        if found := text_of(name):
+            for link in wanted.intersection(found[1] or ()):
+                visit(link)
+            afterwards(partial(_better, name, *found))
 
-    def write() -> None:
-        if know:
-            know()
-        for function in [*_functions.values()]:
-            visit(function)
-
-    from mmulator.codegen.lang import parts
-    from mmulator.codegen.values import module_text
+    def work() -> bytes:
+        while wanted:
+            visit(min(wanted))
+        return b""
 
     if wanted:
-        write_texts(write)
+        afterwards(work)
 
 
 def _better(name: str, text: str, links: list[str] | None) -> bytes:
     code = better_code(text)
     if links is not None:
-        named.keep(name, code, [link for link in dict.fromkeys(links) if link != name])
+        named.keep(name, code, links)
     if HERE:  # elsewhere LLVM links, and later processes have it
         _enter({name: code})
     return b""
@@ -168,6 +160,7 @@ class _Found:
 
     links: for each function the names of the functions that it calls; None if these names do not determine its code.
     quick: those for which better code can be compiled.
+    texts: deflated, of those and of functions with a straight path (straight.py).
     """
 
     def __init__(self) -> None:
@@ -175,6 +168,7 @@ class _Found:
         self.links: dict[str, list[str] | None] = {}
         self.functions: dict[str, Native] = {}
         self.quick: set[str] = set()
+        self.texts: dict[str, bytes] = {}
 
     def take(self, function: Native) -> None:
         name = function.name
@@ -193,9 +187,12 @@ class _Found:
             self.take(callee)
         ours = says_all(function) and all(says_all(f) for f in linked.values())
         quick = function.quick or (QUICK and not function.inner)
-        made = self.codes[name] = CompiledObject(module_text(builders), INNER if function.inner else 2, quick)
+        text = module_text(builders)
+        made = self.codes[name] = CompiledObject(text, INNER if function.inner else 2, quick)
         if made.quick and not function.quick:
             self.quick.add(name)
+        if name in self.quick or function.other:
+            self.texts[name] = zlib.compress(text.encode(), 1)
         self.links[name] = [*linked] if ours else None
 
     def by_name(self, name: str) -> bool:

@@ -30,7 +30,7 @@ def _key(name: str, level: int) -> str:
     return key_of("named", of_natives(), str(level), name)
 
 
-QUICK, BEST = 0, 2  # levels of code: that which is compiled at first, and that which takes its place
+QUICK, TEXT, BEST = 0, 1, 2  # levels: code that is compiled at first, the deflated text of what takes its place, and that
 
 
 def find(name: str, levels: Sequence[int] = (BEST, QUICK)) -> NamedCode | None:

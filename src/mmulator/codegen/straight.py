@@ -1,26 +1,32 @@
-"""Better code's texts: native functions that have a straight path are inlined by it (lang.py: `Native.straight`)."""
+"""Better code's texts: native functions that have a straight path are inlined by it (lang.py: `Native.other`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mmulator.codegen.lang import Native, parts
-from mmulator.codegen.values import Builder
+from mmulator.codegen.lang import Native
+from mmulator.codegen.loading import text_of
 
 
 def straightened(text: str, natives: Iterable[Native]) -> str:
-    """A module's text in which native functions that have a straight path are replaced by it."""
-    defined: dict[str, Builder] = {}
+    """A module's text in which native functions that have a straight path are defined, so that they are inlined. Those whose
+    texts nobody kept are called.
+    """
+    defined: dict[str, str] = {}
+    declared: dict[str, None] = {}
     for function in natives:
-        if function.straight is not None and f"@{function.name}(" in text:
-            defined |= {b.name: b for b in parts(function.straight)[0]}
-            text = text.replace(f"@{function.name}(", f"@{function.straight.name}(")
+        if function.other is not None and f"@{function.name}(" in text and (found := text_of(function.name)):
+            heads, own, *inlined = found[0].split("\ndefine ")
+            head, _, body = own.lstrip().partition(") ")
+            definitions = [f"internal {head}) alwaysinline {body}", *inlined]
+            defined |= {_named(definition): f"define {definition}" for definition in definitions}
+            declared |= dict.fromkeys(heads.split("\n"))
     if not defined:
         return text
     lines = [line for line in text.split("\n") if not (line.startswith("declare ") and _named(line) in defined)]
-    declared = {line for b in defined.values() for name, line in b.declared.items() if name not in defined}
-    return "\n".join([*sorted(declared.difference(lines)), *lines, *(b.text() for b in defined.values())])
+    wanted = [line for line in declared if line and _named(line) not in defined and line not in lines]
+    return "\n".join([*sorted(wanted), *lines, *defined.values()])
 
 
-def _named(declaration: str) -> str:
-    return declaration[declaration.index("@") + 1 : declaration.index("(")]
+def _named(line: str) -> str:
+    return line[line.index("@") + 1 : line.index("(")]

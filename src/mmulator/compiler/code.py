@@ -7,7 +7,9 @@ registers differs.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from mmulator.codegen.locks import remaining
 from mmulator.codegen.records import BEGIN, StoredRecords
 from mmulator.codegen.sources import of_natives
 from mmulator.codegen.store import store
+from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Native
@@ -164,10 +167,10 @@ class BlockCode:
             for n, position in joined.blocks:
                 self.records[n], self.table[n] = words.ctypes.data + 8 * position, at
         self._enter(codes)
-        if not any(piece.quick for piece in self._pieces):
-            self._pieces.clear()
-        if self._pieces or loading.patience() < float("inf"):
+        if any(piece.quick for piece in self._pieces):
             self._texts = texts
+        else:
+            self._pieces.clear()
 
     def _enter(self, codes: list[bytes], every: bool = False) -> None:
         """Load machine code. every: whether blocks that have code have it anew."""
@@ -210,17 +213,20 @@ class BlockCode:
         functions.
         """
         if self._pieces and self._improver != os.getpid():
-            self._improver = os.getpid()
-            loading.write_texts(self._write)
+            from mmulator.codegen.lang import WRITER
+
+            self._improver = os.getpid()  # in a thread, so that LLVM's own never waits for texts
+            threading.Thread(target=self._write, name=WRITER, daemon=True).start()
         elif loading.patience() < float("inf"):
-            loading.improve(self._texts)
+            loading.improve()
 
     def _write(self) -> None:
         """Write the texts, again if necessary."""
-        texts, natives = self._texts()
-        both = list(zip(self._pieces, map(_with_files, texts), strict=True))
-        if all(piece.is_of(text, LEVEL) for piece, text in both):
-            self._next([], [(piece, _straight(text, natives)) for piece, text in both])
+        with suppress(MmulatorError, RuntimeError):  # as if there were no better code; the second: at the end of the process
+            texts, natives = self._texts()
+            both = list(zip(self._pieces, map(_with_files, texts), strict=True))
+            if all(piece.is_of(text, LEVEL) for piece, text in both):
+                self._next([], [(piece, _straight(text, natives)) for piece, text in both])
 
     def _next(self, codes: list[bytes], rest: list[tuple[CompiledObject, str]]) -> None:
         def work() -> bytes:

@@ -36,7 +36,7 @@ SPACES = ("global", "shared")
 def _both(function: Callable[..., Any], name: str, other: Native) -> Native:
     """A native function that can also be inlined. other: the one that it calls."""
     made = Native(function, name)
-    made.straight, made.other = Native(function, f"{name}.straight", inline=True), other
+    made.other = other
     return made
 
 
