@@ -1,11 +1,12 @@
-"""Each row of the table of instructions alone: a kernel of one instruction, in each mode of a launch. Its outcome is a result or an
-error of the family, and the same in every mode. Each process may die; what it died of is named.
+"""Each row of the table of instructions alone: a kernel of one instruction, in each mode of a launch. Its outcome is a result
+or an error of the family, and the same in every mode. Each process may die; what it died of is named.
 
     python -m tools.fuzz.alone --modules 3000 --launches 0          # all rows, in one block, in a pair of CTAs, in a cluster
     python -m tools.fuzz.alone --seed 1 --case 47                   # one of them: its text, and what becomes of it
 
-Case N of a seed is a row and a place: the first ones are a row of each chapter for each thing that hooks keep a state for, then come all rows, in another order for
-each seed. Registers that hold an address point to memory that has been written; all others are zero.
+Case N of a seed is a row and a place: the first ones are a row of each chapter for each thing that hooks keep a state for,
+then come all rows, in another order for each seed. Registers that hold an address point to memory that has been written; all
+others are zero.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tests.support import row_forms, rows
 from tests.support.vectors import NAMES
 from tools.fuzz import driver
 
-TIME = 2.0  # seconds of a launch
+TIME = 60.0  # seconds of a launch: nothing loops, but twins are compiled
 HANG = 240.0  # seconds of a case, in a process that makes the object code of all modes
 PLACES = {"block": (1, None), "pair": (2, 2), "cluster": (4, 4)}  # grid and cluster
 THREADS = 128
@@ -72,7 +73,10 @@ class Case:
         space = next((s for s in ("shared", "local", "const", "global") if f".{s}" in self.statement), "global")
         used = sorted({*re.findall(r"%b64_\d+", self.statement)})
         values = " ".join(f"mov.u64 {register}, in_{space};" for register in used)
-        return FRAME.format(version="{}.{}".format(*PTX_VERSIONS[-1]), target=self.target, declared=rows.DECLARED, values=values, statement=self.statement)
+        version = "{}.{}".format(*PTX_VERSIONS[-1])
+        return FRAME.format(
+            version=version, target=self.target, declared=rows.DECLARED, values=values, statement=self.statement
+        )
 
 
 @cache
@@ -123,7 +127,8 @@ def outcomes(one: Case) -> Iterator[str]:
             ends[mode], counted = ended(kernel, grid, cluster, options)
             yield from counted
     if len({*ends.values()}) > 1:
-        raise AssertionError("\n".join([f"{one.row}, in a {one.place}: the outcome depends on the mode", *map(": ".join, ends.items())]))
+        said = map(": ".join, ends.items())
+        raise AssertionError("\n".join([f"{one.row}, in a {one.place}: the outcome depends on the mode", *said]))
 
 
 def ended(kernel: Any, grid: int, cluster: int | None, options: dict[str, Any]) -> tuple[str, list[str]]:
