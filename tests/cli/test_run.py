@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from mmulator.cli.app import run
 from mmulator.errors import LaunchError
 from mmulator.host.module import Module
 from mmulator.jobs.job import dtype_of, load_job, parse_argument, random_array
+from mmulator.ptx.text import read_bytes
 from tests.support.places import ROOT
 from tests.support.ptx_text import kernel
 from tests.support.waiting import PATIENCE, wait_for_work
@@ -157,6 +161,22 @@ def test_time_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(arguments) == 1
     said = " ".join(capsys.readouterr().err.split())
     assert "did not finish within 0.2 s: 0 of 1 blocks are done; block (0, 0, 0) is at warp 0: lanes 0 to 31 at" in said
+
+
+def test_little_memory() -> None:
+    """400 MB of addresses are enough for the Hopper GEMM: a file reserves what it has, and not what it may have."""
+    command = f"ulimit -v 400000; exec {shlex.quote(sys.executable)} -m mmulator run {shlex.quote(str(EXAMPLE))}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, "bit-identical" in done.stdout) == (0, True), done.stderr
+
+
+def test_a_pipe_has_no_known_length(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    text = ADD.encode() + b"// more\n" * 300_000
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[text])
+    writer.start()
+    assert read_bytes(tmp_path / "pipe") == text
+    writer.join()
 
 
 def test_ctrl_c(tmp_path: Path) -> None:

@@ -82,6 +82,8 @@ def operand(spec: OperandSpec, number: int, form: Form) -> str:
             return str(spec.values[0] if spec.values else spec.lo if spec.lo is not None else 1)
         case "addr":
             return f"[{reg}]" if spec.space == "tensor" else f"[%b64_{number}]"
+        case "address":
+            return f"[%b64_{number}]"
         case "pred":
             return f"%pred_{number}"
         case "dstpair" | "pair":

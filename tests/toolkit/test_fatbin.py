@@ -6,11 +6,13 @@ import ctypes
 import os
 import random
 import struct
+import time
 from pathlib import Path
 
 import pytest
 import zstandard
 
+from mmulator.codegen.locks import TimeUp, time_limit
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.images import ptx_at
@@ -227,3 +229,32 @@ def lengths(words: int, count: int) -> bytes:
 
 def tail(count: int) -> bytes:
     return b"" if count < 15 else b"\xff" * ((count - 15) // 255) + bytes([(count - 15) % 255])
+
+
+@pytest.mark.parametrize("way", ["zstd", "lz4"])
+def test_unpacking_takes_time_in_proportion_and_keeps_to_its_limit(way: str) -> None:
+    """Much out of little: four times as many bytes take four times as long, not sixteen times; a time limit ends it."""
+
+    def packed(size: int) -> bytes:
+        if way == "zstd":
+            return zstandard.ZstdCompressor(level=3).compress(bytes(size))
+        count = size - 1 - 4 - 15  # of the repetition of one byte, beyond what its token says
+        return b"\x1f\0\1\0" + b"\xff" * (count // 255) + bytes([count % 255]) + b"\0"
+
+    def seconds(size: int) -> float:
+        given = packed(size)
+        began = time.process_time()
+        assert unpack(given, size) == bytes(size)
+        return time.process_time() - began
+
+    unpack = unzstd if way == "zstd" else unlz4
+    small = min(seconds(32 << 20) for _ in range(3))
+    assert min(seconds(128 << 20) for _ in range(3)) < 8 * small + 0.02
+    with pytest.raises(TimeUp), time_limit(1e-9):
+        unpack(packed(32 << 20), 32 << 20)
+
+
+def test_a_text_that_is_too_long_is_not_unpacked() -> None:
+    long = fatbin.LARGEST + 1
+    with pytest.raises(MmulatorError, match=f"has {long} bytes, and at most {fatbin.LARGEST} are unpacked"):
+        text(fat(entry(b"\0" * 8, flags=ZSTD, unpacked=long)), "sm_90")

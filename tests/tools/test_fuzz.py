@@ -1,4 +1,4 @@
-"""Slices of the fuzzers (tools/fuzz/modules.py, transfers.py, memory.py), and that they find what they are there for."""
+"""Slices of the fuzzers (tools/fuzz/: modules, transfers, tensor, memory), and that they find what they are there for."""
 
 from __future__ import annotations
 
@@ -44,6 +44,14 @@ def test_a_slice_of_transfers_finds_nothing(tmp_path: Path) -> None:
     code, found = fuzz(tmp_path, "--modules", "4", "--launches", "0", "--seed", "3", what="transfers")
     assert (code, found["failures"]) == (0, [])
     assert found["loaded"] == 4 and found["launched"] > 80 and found["finished"] > 10 and found["fault"] > 50
+
+
+def test_a_slice_of_tensor_memory_finds_nothing(tmp_path: Path) -> None:
+    """Twelve modules of tcgen05, whose launches finish more often than not."""
+    code, found = fuzz(tmp_path, "--modules", "12", "--launches", "0", "--seed", "1", what="tensor")
+    assert (code, found["failures"]) == (0, [])
+    assert found["loaded"] == 12 and found["launched"] > 100 and found["fault"] > 10
+    assert found["finished"] > found["launched"] // 2
 
 
 @pytest.mark.parametrize("edge", ["left", "right"])

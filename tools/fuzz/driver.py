@@ -121,9 +121,9 @@ class State:
         return self.counts["loaded"] + self.counts["refused"] + len(self.failures)
 
     @classmethod
-    def read(cls, path: Path, seed: int) -> State:
+    def read(cls, path: Path, seed: int, first: int) -> State:
         if not path.exists():
-            return cls(seed)
+            return cls(seed, first)
         data = json.loads(path.read_text())
         if data["seed"] != seed:
             raise SystemExit(f"{path} is of seed {data['seed']}: choose another --out")
@@ -292,7 +292,8 @@ def table(found: Mapping[str, Any]) -> str:
 def main(fuzz: Fuzz, about: str, launches: int = 1_000, modules: int = 10_000) -> None:
     """The command of a fuzzer. about: its docstring. launches, modules: of a run that does not say."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--modules", type=int, default=modules)
+    parser.add_argument("--modules", type=int, default=modules, help="the number before which it ends")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first module")
     parser.add_argument("--launches", type=int, default=launches, help="go on until so many were launched")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing more after so many")
     parser.add_argument("--seed", type=int, default=1)
@@ -313,7 +314,7 @@ def main(fuzz: Fuzz, about: str, launches: int = 1_000, modules: int = 10_000) -
         print(", ".join(f"{name} {count}" if count > 1 else name for name, count in counted.items()))
         return
     given.out.mkdir(parents=True, exist_ok=True)
-    state = State.read(given.out / "state.json", given.seed)
+    state = State.read(given.out / "state.json", given.seed, given.first)
     fuzzer = Fuzzer(fuzz, state, given.out, given.jobs, given.hang, given.seconds)
     try:
         fuzzer.run(given.modules, given.launches, given.quiet)

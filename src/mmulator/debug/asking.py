@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from mmulator.debug.control import Controlled
-from mmulator.errors import ExecutionFault, InternalError
+from mmulator.errors import ExecutionFault, OperandError
 from mmulator.host.campaign import Snapshot
 from mmulator.host.why import WhyAnswer
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
@@ -83,9 +83,9 @@ def _read(launch: Controlled, trail: Trail, address: int, size: int) -> bytes:
         offset = address - (SLOT_PARAM << SLOT_SHIFT)
         return grid.params[offset : offset + size].tobytes()
     for start, array in launch.memory:
-        if start <= address < start + array.nbytes:
+        if start <= address <= start + array.nbytes - size:
             return array.reshape(-1).view("u1")[address - start : address - start + size].tobytes()
     for start, array, _ in grid.kernel.image.buffers:
-        if start <= address < start + array.nbytes:
+        if start <= address <= start + array.nbytes - size:
             return array.reshape(-1).view("u1")[address - start : address - start + size].tobytes()
-    raise InternalError(f"no memory at {address:#x}")
+    raise OperandError(f"no memory at {address:#x}")

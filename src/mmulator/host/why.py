@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.errors import ExecutionFault, InternalError, UnsupportedError
+from mmulator.errors import ExecutionFault, OperandError, UnsupportedError
 from mmulator.host.campaign import Snapshot
 from mmulator.host.report import Report
 from mmulator.interop import as_array
@@ -312,9 +312,9 @@ class About:
             offset = address - (SLOT_PARAM << SLOT_SHIFT)
             return self.arguments.params[offset : offset + size].tobytes()
         for start, data in self._bytes:
-            if start <= address < start + len(data):
+            if start <= address <= start + len(data) - size:
                 return data[address - start : address - start + size].tobytes()
-        raise InternalError(f"no memory at {address:#x}")
+        raise OperandError(f"no memory at {address:#x}")
 
 
 def about_arrays(why: object, launch: Launch, how: How, named: Mapping[str, np.ndarray], against: object = None) -> About:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -10,6 +11,7 @@ from mmulator.errors import MmulatorError, OperandError
 from mmulator.source import Source
 
 MAX_FILE = 1 << 30  # bytes
+_PIECE = 1 << 20  # bytes that are read at a time where nobody knows how many there are
 _EXTRACT = "PTX is in programs, libraries, objects, archives, fatbins and cubins that nvcc was told to keep it in"
 _COMPILE = "give it the name FILE.cu, and nvcc compiles it; or `nvcc -ptx -lineinfo -arch=sm_90a FILE` (docs/cuda.md)"
 _ELF, _KINDS = b"\x7fELF", {1: "an object file", 2: "a program", 3: "a program or a library"}
@@ -112,12 +114,16 @@ def read_bytes(path: str | Path) -> bytes:
     """The content of a file that may be PTX. Raises MmulatorError if it cannot be read, or is longer than any module can be."""
     try:
         with Path(path).open("rb") as file:
-            data = file.read(MAX_FILE + 1)
+            data = file.read(min(os.fstat(file.fileno()).st_size, MAX_FILE) + 1)  # which reserves as much
+            rest = bytearray()  # of a pipe
+            while len(data) + len(rest) <= MAX_FILE and (piece := file.read(_PIECE)):
+                rest += piece
+            data += rest
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise MmulatorError(f"cannot read {path}: {reason}") from None
     except MemoryError:
-        data = bytes(MAX_FILE + 1)
+        raise MmulatorError(f"{path} does not fit into the memory of this process") from None
     if len(data) > MAX_FILE:
         raise MmulatorError(f"{path} is longer than {MAX_FILE} bytes: no PTX module is")
     return data

@@ -15,7 +15,7 @@ from mmulator.isa.targets import TARGETS, Target
 from mmulator.toolkit.unpacking import unlz4, unzstd
 
 MAGIC, WRAPPER = 0xBA55ED50, 0x466243B1
-LARGEST = 1 << 30  # bytes of a PTX text
+LARGEST = 1 << 28  # bytes of a PTX text, unpacked
 _HEADER = struct.Struct("<IHHQ")
 _ENTRY = struct.Struct("<HHIQI8xI8xQ8xQ")  # kind, version, header, size, packed size, number of the target, flags, unpacked size
 _SHORTEST = 64  # bytes of an entry's header
@@ -47,7 +47,8 @@ class FatEntry:
         packed = self.flags & (_LZ4 | _ZSTD)
         size = self.unpacked if packed else self.size
         if max(size, self.size) > LARGEST:
-            raise _damaged(f"the {self.kind} for {self.target} has {max(size, self.size)} bytes")
+            most = max(size, self.size)
+            raise MmulatorError(f"the {self.kind} for {self.target} has {most} bytes, and at most {LARGEST} are unpacked")
         found = self.read(self.at, self.size)
         if len(found) < self.size:
             raise _damaged(f"the {self.kind} for {self.target} ends behind {len(found)} of {self.size} bytes")

@@ -1,4 +1,5 @@
-"""Unpacking of what nvcc packs into fat binaries: zstd, and LZ4 in blocks."""
+"""Unpacking of what nvcc packs into fat binaries: zstd, and LZ4 in blocks. It takes time in proportion to the bytes that come out,
+and ends at the thread's time limit with TimeUp."""
 
 from __future__ import annotations
 
@@ -6,18 +7,21 @@ import io
 from importlib import import_module
 from typing import Any
 
+from mmulator.codegen.locks import remaining
 from mmulator.errors import MmulatorError, UnsupportedError
 
 _LEAST = 4  # bytes of a repetition of LZ4
 _PIECE = 1 << 20
+_LOOK = 4096  # packed bytes after which the time limit is looked at
 
 
 def unzstd(packed: bytes, size: int) -> bytes:
     """The `size` bytes that a zstd frame holds. Raises MmulatorError for a damaged frame, or one that holds another number."""
     stream, failure = _zstd_stream(packed)
-    found = b""
+    found = bytearray()
     try:
         while len(found) <= size and (piece := stream.read(min(_PIECE, size + 1 - len(found)))):
+            remaining()
             found += piece
     except (failure, EOFError) as error:
         raise MmulatorError(f"a zstd frame is damaged: {error}") from None
@@ -40,9 +44,12 @@ def _zstd_stream(packed: bytes) -> tuple[Any, type[Exception]]:
 
 def unlz4(packed: bytes, size: int) -> bytes:
     """The `size` bytes that a block of LZ4 holds. Raises MmulatorError for a damaged block, or one that holds another number."""
-    out, at = bytearray(), 0
+    out, at, look = bytearray(), 0, 0
     try:
         while at < len(packed):
+            if at >= look:
+                remaining()
+                look = at + _LOOK
             token = packed[at]
             count, at = _count(packed, at + 1, token >> 4)
             out += packed[at : at + count]
@@ -60,7 +67,7 @@ def unlz4(packed: bytes, size: int) -> bytes:
                 count -= len(piece)
     except IndexError:
         raise MmulatorError("a block of LZ4 is damaged") from None
-    return _whole(bytes(out), size)
+    return _whole(out, size)
 
 
 def _count(packed: bytes, at: int, count: int) -> tuple[int, int]:
@@ -72,8 +79,8 @@ def _count(packed: bytes, at: int, count: int) -> tuple[int, int]:
     return count, at
 
 
-def _whole(found: bytes, size: int) -> bytes:
+def _whole(found: bytearray, size: int) -> bytes:
     if len(found) != size:
         held = "more" if len(found) > size else f"{len(found)} bytes"
         raise MmulatorError(f"{size} bytes are announced, and {held} come out of it")
-    return found
+    return bytes(found)
