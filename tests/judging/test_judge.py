@@ -41,7 +41,7 @@ PLANTED = {
     "mask": ("off, t, n", "off, t, 99", VerdictKind.WRONG, "name it in inout"),
     "value": ("add.f32 v, v, v", "mul.f32 v, v, v", VerdictKind.WRONG, "y differs from the reference"),
     "bounds": ("@off ret;", "", VerdictKind.FAULT, "out of bounds"),
-    "loop": ("@off ret;", "here: add.u32 b, b, 1; bra here;", VerdictKind.TIMEOUT, "limit of 6 s"),
+    "loop": ("@off ret;", "here: add.u32 b, b, 1; bra here;", VerdictKind.TIMEOUT, "limit of 2 s"),
     "text": ("add.f32", "addd.f32", VerdictKind.REFUSED, "kernel.ptx:13:3: there is no instruction 'addd'"),
     "race": ("mad.wide.u32 q, t, 4, q;", "", VerdictKind.UNDEFINED, "race-between-blocks"),
     "clock": ("st.global.f32 [q], v;", "mov.u32 t, %clock; st.global.u32 [q], t;", VerdictKind.WRONG, "differs"),
@@ -68,7 +68,7 @@ def test_outcomes(name: str) -> None:
     assert not old or old in TWICE
     text = TWICE.replace(old, new)
     reference = None if name == "race" else expected  # all threads store to y[0]
-    verdict = twice(text, reference, limits=mm.Limits(seconds=6 if name == "loop" else 60))
+    verdict = twice(text, reference, limits=mm.Limits(seconds=2 if name == "loop" else 60))
     assert (verdict.outcome, verdict.ok) == (outcome, outcome is VerdictKind.RIGHT), str(verdict)
     assert said in verdict.message
     assert verdict.kind == "kernel"

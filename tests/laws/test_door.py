@@ -95,6 +95,8 @@ def test_only_the_door_knows_where_memory_lies() -> None:
 
 def _knows_not_where_memory_lies(path: Path) -> None:
     text = path.read_text()
+    if not re.search("call_pointer|ptr|POINTERS|" + "|".join(FIELDS), text):
+        return
     made = re.findall(r"(?<!call_pointer\()\b(?:ptr|POINTERS|ptr\.vec\(\d+\))\([^)]*\)", text)
     assert not made or path.stem in DOOR, f"{made}: pointers are made at the door"
     for node in ast.walk(ast.parse(text)):

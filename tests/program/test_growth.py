@@ -75,8 +75,8 @@ def work(text: str, options: CompileOptions) -> Work:
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_work_is_linear(shape: str, options: str) -> None:
-    work(grown(shape, 60), OPTIONS[options])  # what is done once
-    small, large = (work(grown(shape, n), OPTIONS[options]) for n in (200, 400))
+    work(grown(shape, 24), OPTIONS[options])  # what is done once
+    small, large = (work(grown(shape, n), OPTIONS[options]) for n in (110, 220))
     whole = large.lines.total()
     assert whole < 2.15 * small.lines.total()
     grew = {c: (small.lines[c], n) for c, n in large.lines.items() if n > 0.03 * whole and n > 2.6 * small.lines[c]}

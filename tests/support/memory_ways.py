@@ -11,6 +11,7 @@ by `unknown`. All statements of a module are one kernel that takes the number of
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -387,6 +388,8 @@ class Walk:
     def __init__(self, chosen: Sequence[Statement]) -> None:
         self.statements = list(chosen)
         self.text = kernel(chosen)
+        labels = [re.match(r"X(\d+):", line) for line in self.text.split("\n")]
+        self.lines = {int(label[1]): line for line, label in enumerate(labels, 1) if label}  # of statements
         self.kernel = Module.load(self.text, name="ways.ptx")["k"]
         self.memory, self.out = np.zeros(WINDOW, np.uint8), np.zeros(64 + 2 * WINDOW, np.uint8)
         first = self.kernel.module.image.next_slot << 32
@@ -410,8 +413,7 @@ class Walk:
 
     def is_statement(self, number: int, ins: Instruction | None) -> bool:
         """Whether an instruction of the kernel is that of a statement."""
-        label = self.text[: self.text.index(f"\nX{number}:") + 1].count("\n") + 1
-        return ins is not None and ins.span.line == label and ins.mnemonic == self.statements[number].text.split()[0]
+        return ins is not None and ins.span.line == self.lines[number] and ins.mnemonic == self.statements[number].text.split()[0]
 
     def base(self, space: str) -> int:
         """The first address of a window, as its own space counts; of a generic space that of global memory."""

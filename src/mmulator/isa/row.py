@@ -144,6 +144,10 @@ class Requirement:
 
     def targets(self) -> tuple[Target, ...]:
         """Every known target that fulfils the requirement."""
+        return self._targets
+
+    @cached_property
+    def _targets(self) -> tuple[Target, ...]:
         return tuple(t for t in sorted(TARGETS) if self.admits(t))
 
     def first_ptx(self, target: Target) -> tuple[int, int]:
