@@ -8,8 +8,8 @@ __device__ uint64_t matrix(const void *tile) {
 }
 
 __device__ void multiply(float (&d)[4], uint64_t a, uint64_t b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;" //~ wgmma-fence-missing
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "l"(a), "l"(b));
+    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "l"(a), "l"(b)); //~ wgmma-fence-missing
 }
 
 __device__ void fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
