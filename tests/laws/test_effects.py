@@ -15,14 +15,17 @@ import pytest
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import load, shuffle, store
 from mmulator.codegen.types import ptr_to, u32
+from mmulator.compiler import meaning
 from mmulator.compiler.emit.emitter import Emitter
+from mmulator.compiler.emit.shadow import Shadow
 from mmulator.compiler.lowering import binding, definedness
 from mmulator.compiler.lowering.operands import write_result
+from mmulator.compiler.options import CompileOptions
 from mmulator.errors import InternalError
 from mmulator.host.module import Module
 from mmulator.isa import match, table
 from mmulator.isa.effects import ACTS, Algebra, Effects, Ends, Flow, MemoryEffect, Ptxas, Queue, Step, Together
-from mmulator.isa.form import forms_of
+from mmulator.isa.form import Form, forms_of
 from mmulator.isa.matrix import MATRIX_ROWS
 from mmulator.isa.pieces import D_A_B, row, type_
 from mmulator.isa.row import Row
@@ -35,6 +38,7 @@ from mmulator.program.uses import accesses, registers_of, uses_and_defs
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.tree import Address, Instruction
 from mmulator.rules.values import UNDEFINED_STORE
+from mmulator.sanitizer.instrument import SANITIZE
 from mmulator.source import Source
 from mmulator.twin.moves import movmatrix_function
 from tests.support import row_forms, rows
@@ -177,6 +181,11 @@ def _case(statement: str, ins: Instruction, lost: list[str], yes: bool) -> str:
     return f"{{ {' '.join(lines)}\n{statement}\n{store} }}\n"
 
 
+def _statement(f: Form) -> tuple[str, str]:
+    target = "sm_120a" if f.requires.minimum > 90 and f.effects.multiplies else rows.target_of(f)
+    return target, f"{f} {', '.join(row_forms.operands(f))};"
+
+
 def _cases() -> dict[str, list[tuple[str, bool]]]:
     """By target: (text, whether lanes are on their own) of rows whose results follow from registers."""
     found: dict[str, list[tuple[str, bool]]] = {}
@@ -184,8 +193,7 @@ def _cases() -> dict[str, list[tuple[str, bool]]]:
                   for target, texts, runs in rows.groups(r) if runs]  # fmt: skip
     runs = [f for f in MATRIX.values() if f.status.runs]
     shapes = {(f.name, f.shape, f.sparse, f.block_scale, f.atype.bits, f.ctype == f.dtype): f for f in runs}
-    statements += [("sm_120a" if f.requires.minimum > 90 and f.effects.multiplies else rows.target_of(f),
-                    f"{f} {', '.join(row_forms.operands(f))};") for f in shapes.values()]  # fmt: skip
+    statements += map(_statement, shapes.values())
     for target, text in statements:
         (ins, *_) = parse_module(Source("rows.ptx", rows.text_of([text], target))).entries[0].instructions
         results = [n for access, o in accesses(ins) if access == "w" for n in registers_of(o)]
@@ -211,6 +219,47 @@ def test_a_launch_finds_what_has_no_value() -> None:
                 assert not alone or "lanes 1, 3, 5" in threads, f"{threads}: {case}"
                 counted += 1
     assert counted > 500
+
+
+def test_a_guarded_instruction_gives_its_results_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a row writes in the lanes that its guard lets through has new marks, also where its code ends the block."""
+    marked: set[str] = set()
+    found: dict[str, set[str]] = {}
+
+    def follow(where: Any, name: str, at: tuple[Ends, ...]) -> None:
+        """Record which results have no new marks after each call of a function that writes an instruction."""
+        old = getattr(where, name)
+
+        def write(e: Emitter, ins: Instruction) -> None:
+            marked.clear()
+            old(e, ins)
+            if ins.effects.ends in at and e.shadow is not None:
+                found[str(ins)] = {n for n in _results(ins) if e.shadow.doubts(n)} - marked
+                seen.update(n for n in _results(ins) if e.shadow.doubts(n))
+
+        monkeypatch.setattr(where, name, write)
+
+    seen: set[str] = set()
+    set_mask = Shadow.set
+    monkeypatch.setattr(Shadow, "set", lambda s, name, *masks: marked.add(name) or set_mask(s, name, *masks))
+    follow(meaning, "write", (Ends.NO, Ends.WAIT))
+    follow(definedness, "received", (Ends.CALL, Ends.BARRIER))
+    texts = [(target, text) for r in SCALAR if r.opcode not in rows.WRITTEN for target, some, runs in rows.groups(r) if runs
+             for text in some[:2]]  # fmt: skip
+    for target, text in [*texts, *map(_statement, (f for f in MATRIX.values() if f.status.runs))]:
+        (ins, *_) = parse_module(Source("rows.ptx", rows.text_of([text], target))).entries[0].instructions
+        names = _results(ins)
+        stores = " ".join(STORES.get(_type(n), f"st.global.{_type(n)} [%out], @;").replace("@", n) for n in sorted(names))
+        if names:
+            seen.clear()
+            head = ".reg .b64 %out; .reg .pred %if; mov.b64 %out, 0; setp.eq.u32 %if, 0, 0;"
+            rows.write_blocks(rows.text_of([f"{head} @%if {text} {stores}"], target), CompileOptions(events=SANITIZE))
+            assert names <= seen, text
+    assert len(found) > 300 and not {text: names for text, names in found.items() if names}
+
+
+def _results(ins: Instruction) -> set[str]:
+    return {n for access, o in accesses(ins) if "w" in access and not isinstance(o, Address) for n in registers_of(o)}
 
 
 @native

@@ -265,7 +265,8 @@ def output(file: Path) -> tuple[str, frozenset[Mark]]:
         copy(file, folder)
         command = [sys.executable, file.name]
         if file.suffix == ".cu":
-            nvcc("-arch=sm_90", "-lineinfo", "-cudart", "shared", "-o", file.stem, file.name, cwd=folder, check=True)
+            target = "-gencode", "arch=compute_90a,code=[compute_90a,sm_90a]"
+            nvcc(*target, "-lineinfo", "-cudart", "shared", "-o", file.stem, file.name, cwd=folder, check=True)
             command = [str(Path(folder, file.stem))]
         command = [sys.executable, "-m", "mmulator", "exec", "--sanitize", *command]
         done = run(command, cwd=folder, env=os.environ | environment, stdout=PIPE, stderr=STDOUT, text=True, timeout=300)

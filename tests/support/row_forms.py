@@ -80,7 +80,7 @@ def operand(spec: OperandSpec, number: int, form: Form) -> str:
     match spec.kind:
         case "imm" | "immediate":
             return str(spec.values[0] if spec.values else spec.lo if spec.lo is not None else 1)
-        case "addr":
+        case "addr" | "address":
             return f"[{reg}]" if spec.space == "tensor" else f"[%b64_{number}]"
         case "address":
             return f"[%b64_{number}]"

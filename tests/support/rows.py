@@ -23,6 +23,7 @@ from mmulator.compiler import warm
 from mmulator.compiler.emit.block import vector_type
 from mmulator.compiler.kernel import Jit
 from mmulator.compiler.lowering.binding import compute, meaning_of
+from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.errors import UnsupportedError
 from mmulator.host.module import Module
 from mmulator.isa.form import Form
@@ -93,11 +94,7 @@ def _is_refused(row: Row, text: str) -> None:
 
 def _write_all(text: str) -> None:
     """Write the code of every instruction of the kernel, without compiling it. What a launch would know of it can be kept."""
-    tree = parse_module(Source("rows.ptx", text))
-    kernel = next(f for f in tree.functions if f.is_entry)
-    jit = Jit(tree, kernel, ModuleImage(outline_of(tree)), default_device(tree.target))
-    natives: dict[str, Native] = {}
-    written = {block.index: jit._write(block, natives) for block in jit.program.blocks}
+    jit, written, natives = write_blocks(text)
     with patch.object(stencils, "chosen", _whole):  # whatever code this machine has kept
         _are_joined(written, natives)
     jit.meaning.wgmma.find_rivals(jit.matrix)
@@ -106,6 +103,15 @@ def _write_all(text: str) -> None:
         memory.add(table)
     for at in (*jit.queues.values(), *jit.movers.values()):
         assert memory.place(at)[0] == "function"
+
+
+def write_blocks(text: str, options: CompileOptions = DEFAULT) -> tuple[Jit, dict[int, Builder], dict[str, Native]]:
+    """The blocks of a kernel as LLVM lines, and the native functions that they call."""
+    tree = parse_module(Source("rows.ptx", text))
+    kernel = next(f for f in tree.functions if f.is_entry)
+    jit = Jit(tree, kernel, ModuleImage(outline_of(tree)), default_device(tree.target), options)
+    natives: dict[str, Native] = {}
+    return jit, {block.index: jit._write(block, natives) for block in jit.program.blocks}, natives
 
 
 def _whole(stencil: stencils.Stencil, split: object) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from mmulator.rules.rule import Rule, Severity
 
 _TITLE = "PTX ISA 9.1, Asynchronous Multiply-and-Accumulate Instruction: wgmma."
@@ -72,6 +74,24 @@ OVERLAP = Rule(
     "use the same list or none of its registers; else wait for the first one, or put wgmma.fence between them",
 )  # fmt: skip
 
+SERIALIZED = Rule(
+    108, "wgmma-serialized", Severity.NOTE, "registers of a wgmma in flight, or without a fence, are used in code for debuggers",
+    _WAIT,
+    "In code that is compiled with -G (.target debug) accumulators go through memory beside each wgmma, also before the fence or "
+    "wait of the program. ptxas puts fences and waits there (C7519, C7520), and wgmma run one after the other: the results are "
+    "right. That is why this is a note.",
+    "compile without -G: then the same place breaks a rule, or none",
+    static=True,
+)  # fmt: skip
+
+
+
+def in_module(rule: Rule, options: Collection[str]) -> Rule:
+    """The rule that is broken where a module breaks a rule. options: words of its .target besides the architecture."""
+    mended = rule in (READ_EARLY, WRITTEN_EARLY, A_OVERWRITTEN, FENCE_MISSING)
+    return SERIALIZED if mended and "debug" in options else rule
+
+
 RULES: tuple[Rule, ...] = (
-    READ_EARLY, WRITTEN_EARLY, A_OVERWRITTEN, A_READ, FENCE_MISSING, NOT_COMMITTED, NOT_WAITED, OVERLAP,
+    READ_EARLY, WRITTEN_EARLY, A_OVERWRITTEN, A_READ, FENCE_MISSING, NOT_COMMITTED, NOT_WAITED, OVERLAP, SERIALIZED,
 )  # fmt: skip

@@ -107,14 +107,16 @@ def judge(e: Emitter, ins: Instruction) -> Callable[[], None] | None:
     if s is None:
         return None
     _uses(e, s, ins)
+    targets = [o for access, operand in accesses(ins) if "w" in access and not isinstance(operand, Address)
+               for o in _registers(operand)]  # fmt: skip
+    if ins.effects.ends is Ends.WAIT:  # its code ends the block, and stores the masks: all lanes of the block write
+        _set(s, [t.name for t in targets], _defined(e, s, ins, targets), None, None)
     if ins.effects.ends is not Ends.NO:
         return None
     stored = ins.effects.stored
     if stored is not Stored.NOTHING and isinstance(ins.operands[0], Address):
         return _STORES[stored](e, s, ins)
     flow = flow_of(ins, s.doubt.watched)
-    targets = [o for access, operand in accesses(ins) if "w" in access and not isinstance(operand, Address)
-               for o in _registers(operand)]  # fmt: skip
     if flow is Flow.MOVED:
         names = [t.name for t in targets]
         return s.set_behind(names, f"{ins.mnemonic} has Flow.MOVED: its function in compiler/meaning/ calls definedness.moved")

@@ -23,7 +23,7 @@ from mmulator.layouts.tensor_variants import Variant
 from mmulator.native.hooks.tensor import TensorStep, tensor_ordered
 from mmulator.native.matrix import tensor_core as core
 from mmulator.native.matrix import tensor_memory as rt
-from mmulator.native.matrix.tensor_state import TENSOR_SCRATCH
+from mmulator.native.matrix.tensor_state import PADDING, TENSOR_SCRATCH
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand
 
@@ -179,10 +179,10 @@ def copy(e: Emitter, ins: Instruction) -> None:
     form = ins.form
     taddr, desc = ins.operands
     shape = ".".join(filter(None, (form["shape"], form["multicast"])))
-    mover = e.mover(core.copy_function(shape, core.UNPACKED[form["src_fmt"]]))
-    columns = core.COPIES[shape][1] // 4
+    unpack, (rows, bytes, _) = core.UNPACKED[form["src_fmt"]], core.COPIES[shape]
+    mover, padding = e.mover(core.copy_function(shape, unpack)), PADDING.get(unpack, 0)
     where, descs = e.spill(_place(e, taddr)), e.spill(U64(e.source(desc, "b64")))
-    e.call(core.issue_copy, e.w, e.lanes_of(ins), where, descs, columns, core.COPIES[shape][0], _pair(ins), mover, e.site)
+    e.call(core.issue_copy, e.w, e.lanes_of(ins), where, descs, bytes // 4, rows, padding, _pair(ins), mover, e.site)
 
 
 @means("tcgen05.shift")
@@ -190,7 +190,7 @@ def shift(e: Emitter, ins: Instruction) -> None:
     _uses(e)
     where, none = e.spill(_place(e, ins.operands[0])), e.spill(constant(e.b, U64, 0))
     mover = e.mover(core.move_shift)
-    e.call(core.issue_copy, e.w, e.lanes_of(ins), where, none, core.SHIFTED, 0, _pair(ins), mover, e.site)
+    e.call(core.issue_copy, e.w, e.lanes_of(ins), where, none, core.SHIFTED, 0, 0, _pair(ins), mover, e.site)
 
 
 @means("tcgen05.commit")

@@ -20,6 +20,7 @@ from mmulator.diagnostics.findings.context import FindingContext, location
 from mmulator.findings import Finding, spoken
 from mmulator.launch.grid import Grid
 from mmulator.rules import BY_NUMBER
+from mmulator.rules.accumulators import in_module
 
 # The message of a rule, by its number, and perhaps where (else as FindingContext.where says) and what to do (else the
 # rule's hint).
@@ -31,8 +32,8 @@ SENTENCES: dict[int, Sentence] = {number: s for topic in _TOPICS for number, s i
 def finding(grid: Grid, entry: Any, count: int) -> Finding:
     """The finding of an entry. count: how often it happened."""
     context = FindingContext(grid, entry)
-    rule = BY_NUMBER[int(entry["rule"])]
-    said = SENTENCES[rule.number](context)
+    said = SENTENCES[int(entry["rule"])](context)
+    rule = in_module(BY_NUMBER[int(entry["rule"])], grid.kernel.program.module.options)
     message, where, *own = said if isinstance(said, tuple) else (said, context.where())
     ins, other = context.instruction, context.other
     lines = ins.span, other.span if other is not None else None

@@ -24,7 +24,7 @@ Response = Struct("Response", [("to", u64)])  # of clusterlaunchcontrol.try_canc
 TensorWork = Struct("TensorWork", [
     ("table", ptr_to(TensorTable)), ("a", u64), ("b", u64), ("d", u32), ("mode", u32), ("pair", u32), ("in_cells", u32),
     ("metadata", u32), ("scale_a", u32), ("scale_b", u32), ("adds", u32), ("divides", u32), ("lanes_off", u32, 8),
-    ("moved_up", u32), ("zeros", u64),
+    ("moved_up", u32), ("padding", u32), ("zeros", u64),
 ])  # fmt: skip
 
 PAYLOADS = {

@@ -21,7 +21,7 @@ from mmulator.native.hooks.events import PayloadShape, moves_alone
 from mmulator.native.hooks.faults import fault
 from mmulator.native.hooks.tensor import TensorTask, tensor_carried, tensor_committed, tensor_issued, tensor_multiplied
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, allocated, cell, peer_of
-from mmulator.native.matrix.tensor_operands import matrix_bytes, shift_rows, unpack_elements, warp_of
+from mmulator.native.matrix.tensor_operands import SITE_BITS, matrix_bytes, shift_rows, unpack_elements, warp_of
 from mmulator.native.matrix.tensor_products import compute_products
 from mmulator.native.matrix.tensor_state import BY_ADDRESS, ODD, QUARTER, TENSOR_LANES, TENSOR_STEPS, TensorTable, Unpack
 from mmulator.native.memory.locate import one_cta
@@ -287,7 +287,8 @@ def copy_function(shape: str, unpack: Unpack) -> Native:
         for part in range(u32(1) + work.pair):
             cta = pair_of(w, work.pair, part)
             raw = w.cta.scratch
-            if matrix_bytes(warp_of(cta), work.a, i64(rows), i64(bytes), u32(0), t.site, raw) == 0:
+            number = t.site | (work.padding << SITE_BITS)
+            if matrix_bytes(warp_of(cta), work.a, i64(rows), i64(bytes), u32(0), number, raw) == 0:
                 return u64(0)
             if unpack != Unpack.WHOLE:
                 other = raw + rows * bytes
@@ -308,7 +309,7 @@ def copy_function(shape: str, unpack: Unpack) -> Native:
 
 @native
 def issue_copy(
-    w: ptr_to(Warp), mask: u32, d: ptr_to(u32), desc: ptr_to(u64), columns: u32, rows: u32, pair: u32, mover: u32,
+    w: ptr_to(Warp), mask: u32, d: ptr_to(u32), desc: ptr_to(u64), columns: u32, rows: u32, padding: u32, pair: u32, mover: u32,
     site: u32,
 ) -> None:  # fmt: skip
     """Issue tcgen05.cp or tcgen05.shift, lane after lane.
@@ -318,6 +319,7 @@ def issue_copy(
     desc: matrix descriptors of tcgen05.cp.
     columns: number of columns that it writes.
     rows: rows in shared memory of tcgen05.cp; 0 for tcgen05.shift.
+    padding: bytes at the end of each 16 of them that are not read.
     pair: 1 for cta_group::2.
     mover: number of the function that carries it out.
     """
@@ -343,6 +345,7 @@ def issue_copy(
         work.a = desc[lane]
         work.d = d[lane]
         work.mode = rows
+        work.padding = padding
         work.pair = pair
         tensor_issued(t, u32(TensorTask.SHIFT) - u32(rows != 0), columns)
         start(t)

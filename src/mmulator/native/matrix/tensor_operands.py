@@ -10,7 +10,7 @@ from mmulator.layouts.swizzle import SWIZZLES5
 from mmulator.native.hooks.events import READ, Proxy, accessed_one, by
 from mmulator.native.hooks.faults import fault
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, cell
-from mmulator.native.matrix.tensor_state import BY_ADDRESS, QUARTER, TENSOR_LANES, TensorTable, Unpack
+from mmulator.native.matrix.tensor_state import BY_ADDRESS, PADDING, QUARTER, TENSOR_LANES, TensorTable, Unpack
 from mmulator.native.memory.windows import descriptor_span, of_descriptor
 from mmulator.native.state import Cta, FaultKind, Warp
 from mmulator.twin.doors import Door
@@ -18,22 +18,32 @@ from mmulator.twin.product import IndexTable, dense_indices
 from mmulator.twin.shared import UNIT, operand_function
 
 LINE, START = 128, 0x3FFF  # bytes; bits of a matrix descriptor with the start address
+_PADDED_4, _PADDED_6 = PADDING.values()
+SITE_BITS = 28  # of a walk's number; above them the bytes of padding at the end of each UNIT
 
 
 @native(inline=True)
-def tensor_operand_seen(w: ptr_to(Warp), at: u64, site: u32) -> None:
-    """Tell an instrument about an access to UNIT bytes of a matrix."""
-    accessed_one(w, u32(0), of_descriptor(w, at), u32(UNIT), by(READ, Proxy.ASYNC), site)
+def padding_of(unpack: u32) -> u32:
+    """Bytes of padding at the end of each UNIT of a matrix, which nobody reads. unpack: an Unpack."""
+    return u32(unpack == Unpack.PADDED_4) * _PADDED_4 + u32(unpack == Unpack.PADDED_6) * _PADDED_6
 
 
 @native(inline=True)
-def tensor_operand(w: ptr_to(Warp), at: u64, site: u32) -> ptr:
-    """Pointer to UNIT bytes of a matrix in shared memory; null, with a fault, if they do not exist."""
+def tensor_operand_seen(w: ptr_to(Warp), at: u64, number: u32) -> None:
+    """Tell an instrument about an access to UNIT bytes of a matrix. number: the site, and above it the padding."""
+    accessed_one(
+        w, u32(0), of_descriptor(w, at), u32(UNIT) - (number >> SITE_BITS), by(READ, Proxy.ASYNC), number & ((1 << SITE_BITS) - 1)
+    )
+
+
+@native(inline=True)
+def tensor_operand(w: ptr_to(Warp), at: u64, number: u32) -> ptr:
+    """Pointer to UNIT bytes of a matrix in shared memory; null, with a fault, if they do not exist. number: as above."""
     host = descriptor_span(w, at, at + (UNIT - 1))
     if u64(host) == 0:
-        fault(w, FaultKind.TENSOR_ADDRESS, site, 0, at, UNIT)
+        fault(w, FaultKind.TENSOR_ADDRESS, number & ((1 << SITE_BITS) - 1), 0, at, UNIT)
         return null(u8)
-    tensor_operand_seen(w, at, site)
+    tensor_operand_seen(w, at, number)
     return host + at
 
 
@@ -148,7 +158,7 @@ def shared_matrix(
             unpack_elements(raw + u64(r * head), 2 * head, unpack, out + u64(r * stored))
             unpack_elements(rest + u64(r * tail), 2 * tail, unpack, out + u64(r * stored + 2 * head))
     else:
-        if matrix_bytes(w, desc, rows, i64(line), 0, site, raw) == 0:
+        if matrix_bytes(w, desc, rows, i64(line), 0, site | (padding_of(unpack) << SITE_BITS), raw) == 0:
             return False
         unpack_elements(raw, rows * stored, unpack, out)
     return True

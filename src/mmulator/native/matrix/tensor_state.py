@@ -26,6 +26,7 @@ class Unpack(IntEnum):
     LOW_6 = 5  # in bits 0 to 5 of a byte
 
 
+PADDING = {Unpack.PADDED_4: 8, Unpack.PADDED_6: 4}  # bytes at the end of each 16, which nobody reads
 # What issued products count: multiply-accumulates, and how often each question that is open came up (launch/tensor_tables.py).
 TALLIES = 1 + 31
 PIECES = 4  # rectangles of an accumulator that lie together in tensor memory, at most

@@ -7,6 +7,7 @@ everything that depends on values is left to a launch (sanitizer/).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from mmulator.errors import MmulatorError, OperandError, must_be
 from mmulator.findings import Finding
@@ -21,7 +22,7 @@ from mmulator.program.static.groups import left
 from mmulator.program.static.registers import early
 from mmulator.program.uses import accesses, registers_of, uses_and_defs
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, ParsedModule, Reg, Symbol
-from mmulator.rules.accumulators import A_OVERWRITTEN, NOT_COMMITTED, NOT_WAITED, READ_EARLY, WRITTEN_EARLY
+from mmulator.rules.accumulators import A_OVERWRITTEN, NOT_COMMITTED, NOT_WAITED, READ_EARLY, WRITTEN_EARLY, in_module
 from mmulator.rules.operands import INSTRUCTION_DESCRIPTOR, SPARSE_SELECTOR
 from mmulator.rules.rule import Rule
 from mmulator.rules.text import WAIT_IGNORED
@@ -143,6 +144,9 @@ def static_findings(module: ParsedModule) -> tuple[Finding, ...]:
     found: dict[tuple[str, str, str, int], Finding] = {}
     for program in _programs(module):
         for finding in _of_program(program):
+            rule = in_module(finding.about, module.options)
+            if rule is not finding.about:
+                finding = replace(finding, rule=rule.name, severity=str(rule.severity), hint=rule.hint)
             found.setdefault((*finding.key, finding.span.start if finding.span else 0), finding)
     return tuple(sorted(found.values(), key=lambda f: (f.span.start if f.span else 0, f.rule)))
 

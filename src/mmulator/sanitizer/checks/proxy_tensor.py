@@ -12,7 +12,7 @@ from mmulator.layouts.swizzle import SWIZZLES5
 from mmulator.native.asynchrony.payloads import payload_of
 from mmulator.native.hooks.events import READ, PayloadShape
 from mmulator.native.hooks.tensor import TensorTask
-from mmulator.native.matrix.tensor_operands import head_of, rest_of
+from mmulator.native.matrix.tensor_operands import head_of, padding_of, rest_of
 from mmulator.native.memory.windows import SHARED
 from mmulator.native.state import Cta, Transfer, Warp
 from mmulator.program.addresses import RANK_SHIFT
@@ -27,7 +27,9 @@ walk_operand5 = operand_function(Door("sanitizer_tensor", Walk, pass_unit), fiel
 
 
 @native
-def matrix_read(a: ptr_to(Actor), cta: ptr_to(Cta), desc: u64, lines: i64, line_bytes: i64, across: u32) -> None:
+def matrix_read(
+    a: ptr_to(Actor), cta: ptr_to(Cta), desc: u64, lines: i64, line_bytes: i64, across: u32, padding: u32
+) -> None:
     """Access a matrix.
 
     a: the actor.
@@ -35,6 +37,7 @@ def matrix_read(a: ptr_to(Actor), cta: ptr_to(Cta), desc: u64, lines: i64, line_
     desc: matrix descriptor.
     lines, line_bytes: number of lines of the matrix, and bytes of a line.
     across: whether M or N is contiguous.
+    padding: bytes at the end of each 16 that nobody reads.
     """
     walk = stack(Walk)
     walk.actor = a
@@ -45,6 +48,7 @@ def matrix_read(a: ptr_to(Actor), cta: ptr_to(Cta), desc: u64, lines: i64, line_
     walk.number = 0
     walk.divisor = 0
     walk.quarter = 0
+    walk.padding = padding
     head = head_of(desc, line_bytes)
     walk_operand5(walk, desc, lines, head, across, a.site, cta.scratch)
     if head != line_bytes:
@@ -73,13 +77,13 @@ def operands_read(t: ptr_to(Transfer), cta: ptr_to(Cta), task: u32, columns: u32
         table = work.table
         n = i64(table.n // (1 + work.pair))
         if table.b_across != 0:
-            matrix_read(a, cta, work.b, i64(table.k), n * i64(table.b_size), u32(1))
+            matrix_read(a, cta, work.b, i64(table.k), n * i64(table.b_size), u32(1), u32(0))
         else:
-            matrix_read(a, cta, work.b, n, i64(table.b_line), u32(0))
+            matrix_read(a, cta, work.b, n, i64(table.b_line), u32(0), padding_of(table.b_unpack))
         if work.in_cells == 0:
             if table.a_across != 0:
-                matrix_read(a, cta, work.a, i64(table.stored), i64(table.m) * i64(table.a_size), u32(1))
+                matrix_read(a, cta, work.a, i64(table.stored), i64(table.m) * i64(table.a_size), u32(1), u32(0))
             else:
-                matrix_read(a, cta, work.a, i64(table.m), i64(table.a_line), u32(0))
+                matrix_read(a, cta, work.a, i64(table.m), i64(table.a_line), u32(0), padding_of(table.a_unpack))
     else:
-        matrix_read(a, cta, work.a, i64(work.mode), i64(columns) * 4, u32(0))
+        matrix_read(a, cta, work.a, i64(work.mode), i64(columns) * 4, u32(0), work.padding)

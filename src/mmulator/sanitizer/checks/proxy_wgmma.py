@@ -27,10 +27,11 @@ from mmulator.twin.doors import Door
 from mmulator.twin.shared import UNIT, operand_function
 
 # The walk through an operand. from_, end: contiguous bytes that are not recorded yet. begin: its first line. number: of the next
-# 16 bytes, which belong to the warp if (number / divisor) modulo 4 is `quarter`; all do if divisor is 0.
+# 16 bytes, which belong to the warp if (number / divisor) modulo 4 is `quarter`; all do if divisor is 0. padding: bytes at the
+# end of each 16 that are not read.
 Walk = Struct("Walk", [
     ("actor", ptr_to(Actor)), ("base", u64), ("size", u64), ("from_", u64), ("end", u64), ("number", u32), ("divisor", u32),
-    ("quarter", u32), ("begin", u64), ("room", u8, UNIT),
+    ("quarter", u32), ("padding", u32), ("begin", u64), ("room", u8, UNIT),
 ])  # fmt: skip
 
 
@@ -54,12 +55,12 @@ def pass_unit(walk: ptr_to(Walk), at: u64, site: u32) -> ptr:
     if own and place <= walk.size and place + UNIT <= walk.size:
         if at == walk.end:
             walk.end = at + UNIT
-        elif at + UNIT == walk.from_:
+        elif at + UNIT == walk.from_ and walk.padding == 0:
             walk.from_ = at
         else:
             told(walk)
             walk.from_ = at
-            walk.end = at + UNIT
+            walk.end = at + UNIT - u64(walk.padding)
     return walk.room
 
 
@@ -96,6 +97,7 @@ def walk_matrix(
     walk.end = 0
     walk.number = 0
     walk.divisor = divisor
+    walk.padding = 0
     walk.begin = u64(begin)
     walk.quarter = a.w.index & 3
     a.pattern = pattern_of_descriptor(desc)
