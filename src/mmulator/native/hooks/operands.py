@@ -77,8 +77,8 @@ def metadata_given(w: ptr_to(Warp), words: ptr_to(u32), lanes: u32, undefined: u
 
 
 @hook
-def members_given(w: ptr_to(Warp), mask: u32, members: ptr_to(u32), site: u32) -> None:
-    """Called when lanes of `mask` execute an instruction with a member mask, which each lane gives."""
+def members_given(w: ptr_to(Warp), mask: u32, members: ptr_to(u32), meets: u32, site: u32) -> None:
+    """Called when lanes of `mask` execute an instruction with a member mask, which each lane gives. meets: 1 for bar.warp.sync."""
 
 
 CLUSTER_ARRIVE, CLUSTER_WAIT, BARRIERS = 16, 17, 18  # of `barrier_here`, behind the barriers of a CTA
