@@ -119,8 +119,9 @@ def doubt(function: FunctionBlocks, live: Liveness, watched: bool = False) -> Ma
 
 
 def takes_doubt(
-    flow: Flow, ins: Instruction, uses: frozenset[str], found: set[str], own: set[str], loads: bool, misses: Collection[Instruction]
-) -> bool:
+    flow: Flow, ins: Instruction, uses: frozenset[str], found: set[str], own: set[str], loads: bool,
+    misses: Collection[Instruction],
+) -> bool:  # fmt: skip
     """Whether the results of an instruction may be undefined.
 
     flow: the condition under which they are defined.
