@@ -38,6 +38,7 @@ SCOPE_SHIFT, SCOPE_MASK = 4, 7  # scope of a strong access: native/hooks/events.
 MANY = 1 << 7  # several lanes access the same bytes with one instruction
 PER_LANE = 1 << 8  # the agent is that of lane 0; lane l has agent + l
 STEADY = 1 << 9  # a read of memory that must not change while the kernel runs
+BEYOND = 1 << 10  # memory of another block, or global memory
 KIND_SHIFT, KIND_MASK = 12, 15
 PATTERN_SHIFT, PATTERN_MASK = 16, 7  # swizzle of a tensor copy to shared memory (swizzles.py)
 PROXY_FROM = int(AccessKind.BULK)
