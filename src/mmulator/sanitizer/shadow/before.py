@@ -13,7 +13,7 @@ from mmulator.sanitizer.order.issues import has_fenced, issue_knows_foreign
 from mmulator.sanitizer.order.views import U32, entries_of, knower_of, orders_of
 from mmulator.sanitizer.order.world import knows_foreign, view_knows_foreign
 from mmulator.sanitizer.shadow.conflicts import async_conflict, async_found
-from mmulator.sanitizer.shadow.judgement import conflict, steady_broken
+from mmulator.sanitizer.shadow.judgement import SIZES, conflict, steady_broken
 from mmulator.sanitizer.shadow.records import (
     ATOMIC,
     BEYOND,
@@ -226,8 +226,8 @@ def issue_level(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) ->
 
 @native
 def together(a: ptr_to(Actor), r: ptr_to(Record)) -> u32:
-    """1 if both accesses are strong and the scope of each includes the other."""
-    if (a.flags & r.flags & STRONG) == 0:
+    """1 if both accesses are strong, of elements of one size, and the scope of each includes the other."""
+    if (a.flags & r.flags & STRONG) == 0 or ((a.flags ^ r.flags) & SIZES) != 0:
         return 0
     scope = minimum((a.flags >> SCOPE_SHIFT) & SCOPE_MASK, (r.flags >> SCOPE_SHIFT) & SCOPE_MASK)
     if r.cta == a.w.cta.linear:

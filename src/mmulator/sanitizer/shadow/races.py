@@ -20,6 +20,7 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.native.hooks.events import PROXY_SHIFT, Access, Order, Proxy, by
 from mmulator.native.hooks.events import SCOPE_SHIFT as ORDER_SCOPE
+from mmulator.native.hooks.events import SIZE_SHIFT as ORDER_SIZE
 from mmulator.native.state import COPIES, Queue, Warp
 from mmulator.program.addresses import RANK_SHIFT
 from mmulator.sanitizer.order.clocks import agent_of, copies_agent_of, now
@@ -34,6 +35,8 @@ from mmulator.sanitizer.shadow.records import (
     READ,
     SCOPE_MASK,
     SCOPE_SHIFT,
+    SIZE_MASK,
+    SIZE_SHIFT,
     STRONG,
     WRITE,
     AccessKind,
@@ -88,6 +91,7 @@ def thread_acts(
     a.plain = u32((access & (WRITE | ATOMIC | LATER)) == WRITE)
     if (s.order & Order.STRONG) != 0:
         flags = flags | STRONG | (((s.order >> ORDER_SCOPE) & SCOPE_MASK) << SCOPE_SHIFT)
+        flags = flags | (((s.order >> ORDER_SIZE) & SIZE_MASK) << SIZE_SHIFT)
     since = u32(0)
     if (access & LATER) != 0:
         flags = flags | (int(AccessKind.COPY) << KIND_SHIFT)
