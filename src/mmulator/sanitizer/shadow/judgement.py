@@ -7,7 +7,7 @@ run can tell the order of such writes. So a write stays pending until the next h
 from __future__ import annotations
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, stack
+from mmulator.codegen.ops import cast_ptr, select, stack
 from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.native.memory.windows import peek
 from mmulator.native.state import Warp
@@ -147,6 +147,14 @@ def tell_race(
             e.other_cta = w.cta.linear
             e.other_warp = w.index
             e.other_lanes = lanes
+    if rule == rules.REPLICATED_READ.number and e.cta == w.cta.linear:  # all that read, for findings/shadows.py
+        reader = select(swap, other_warp, w.index)
+        readers = select(swap, other_lanes, lanes)
+        if other_warp == w.index:
+            readers = readers & ~select(swap, lanes, other_lanes)
+        if readers != 0:
+            e.words[1] = e.words[1] | (1 << u64(reader))
+            e.words[2] = e.words[2] | u64(readers)
 
 
 @native

@@ -193,6 +193,7 @@ def more_records(s: ptr_to(Races), store: ptr_to(Store)) -> boolean:
         return False
     store.next = first + 1
     store.end = first + 1 + CHUNK
+    fill_bytes(store.records + store.next, 0, u64(CHUNK) * Record.size)  # those without a clock are none
     return True
 
 
