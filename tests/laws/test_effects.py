@@ -127,7 +127,7 @@ def _leaves_none(ins: Instruction) -> None:
     if not defs or ins.effects.flow in (Flow.LOADED, Flow.ROWS, Flow.TILE, Flow.WGMMA):  # of memory
         return
     for name in values:
-        assert takes_doubt(flow, ins, uses, {name}, set(), False) or ins.opcode in DEFINED, f"{ins}: {name}"
+        assert takes_doubt(flow, ins, uses, {name}, set(), False, ()) or ins.opcode in DEFINED, f"{ins}: {name}"
 
 
 # the masks of a launch ----------------------------------------------------------------------------------------------

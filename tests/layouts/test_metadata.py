@@ -133,10 +133,12 @@ def test_masks_of_refused_nibbles_are_what_is_undefined() -> None:
     nibbles = np.arange(16, dtype=np.uint8)
     for form in KINDS:
         undefined = sparse.undefined(np.resize(nibbles, (form.m, form.k // sparse.granularity(form).chunk)), form).ravel()[:16]
-        bad, order = metadata.refused_nibbles(form)
+        bad, order, unlisted = metadata.refused_nibbles(form)
         assert bad == sum(1 << n for n in range(16) if undefined[n]), form
         ordered = form.ordered_metadata and sparse.granularity(form) is not sparse.granularity(TF32)
         assert order == sum(1 << n for n in range(16) if ordered and undefined[n] and n & 3 != n >> 2), form
+        listed = form.op != "mma" or form.atype.name[0] != "e" or form.ordered_metadata
+        assert not unlisted & bad and listed == (unlisted == 0)
 
 
 @pytest.mark.parametrize("shape", [(0, 1), (1, 0), (0, 0), (0, 1, 1), (2, 0, 1)])

@@ -112,13 +112,12 @@ class Sanitizer(Observer):
         fault.findings = self.with_the_end(fault.findings)
 
     def tell(self, ran: Ran, grid: Grid) -> None:
-        leave(grid)
         if not self.counts.any():
             grid.observed[MEMORY] = self.tables, self.logs
-            if not any(self.state[field][0] for field in LOST):
-                return
-        ran.findings = self.findings()
-        ran.notes.extend(self.notes)
+        if self.counts.any() or any(self.state[field][0] for field in LOST):
+            ran.findings = self.findings()
+            ran.notes.extend(self.notes)
+        leave(grid)
 
     def findings(self) -> tuple[Finding, ...]:
         """The findings so far."""

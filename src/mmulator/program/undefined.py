@@ -6,6 +6,7 @@ file does not report has a value wherever it is read, so code that tracks values
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from mmulator.codegen.locks import remaining
@@ -13,6 +14,7 @@ from mmulator.errors import must_be
 from mmulator.isa.effects import Algebra, Flow
 from mmulator.program.blocks import FunctionBlocks
 from mmulator.program.frames import Liveness
+from mmulator.program.uniform import left_behind
 from mmulator.program.uses import CARRY, accesses, uses_and_defs
 from mmulator.ptx.tree import Address, Immediate, Instruction, Reg, Symbol, VectorOperand
 
@@ -24,7 +26,8 @@ class MaybeUndefined:
     registers: all of them.
     loaded: those that may be undefined because of loaded bytes.
     unwritten: those that may be undefined because some register was never written.
-    missed: those that only a shuffle from a lane outside its member mask makes undefined.
+    missed: those that only a shuffle from a lane that does not execute it makes undefined.
+    misses: these shuffles.
     watched: whether global memory may be undefined too.
     """
 
@@ -32,6 +35,7 @@ class MaybeUndefined:
     loaded: frozenset[str]
     unwritten: frozenset[str]
     missed: frozenset[str]
+    misses: frozenset[Instruction]
     watched: bool = False
 
     def memory(self, name: str) -> int:
@@ -41,6 +45,7 @@ class MaybeUndefined:
         return (1 + (name in self.unwritten)) * (name in self.loaded)
 
 
+FULL = 0xFFFFFFFF
 _TILES = Flow.ROWS, Flow.TILE
 
 
@@ -73,10 +78,19 @@ def _of_device(ins: Instruction) -> bool:
     return ins.effects.flow is Flow.LOADED and ins.form["space"] == "global"
 
 
-def may_miss(ins: Instruction) -> bool:
-    """Whether a shfl may read from a lane that does not execute it and whose value is undefined: its mask is not full."""
-    mask = ins.operands[-1]
-    return flow_of(ins) is Flow.LANES and not (isinstance(mask, Immediate) and mask.bits("b32") == 0xFFFFFFFF)
+def missing(function: FunctionBlocks) -> frozenset[Instruction]:
+    """The shfl that may read from a lane that does not execute them and whose value is undefined: their mask is not full, or
+    lanes of it may have exited.
+    """
+    if "missing" not in function.known:
+        shuffles = {i: b.index for b in function.blocks for i in b.body if flow_of(i) is Flow.LANES}
+        full = {i: n for i, n in shuffles.items() if isinstance(m := i.operands[-1], Immediate) and m.bits("b32") == FULL}
+        left = {*full.values()}
+        if left and function.function.is_entry:
+            left = left_behind(function, left)
+        function.known["missing"] = frozenset(i for i, n in shuffles.items() if i not in full or n in left)
+    found: frozenset[Instruction] = function.known["missing"]
+    return found
 
 
 def doubt(function: FunctionBlocks, live: Liveness, watched: bool = False) -> MaybeUndefined:
@@ -85,6 +99,7 @@ def doubt(function: FunctionBlocks, live: Liveness, watched: bool = False) -> Ma
     own = {p.name for p in function.function.params} if function.function.is_entry else set()
     steps = [i for b in function.blocks for i in (*b.body, *([b.last] if b.last is not None else ()))]
     flows = [(flow_of(i, watched), i, *uses_and_defs(i)) for i in steps]
+    misses = missing(function)
 
     def spread(found: set[str], loads: bool, shuffles: bool = True) -> frozenset[str]:
         changed = True
@@ -92,21 +107,21 @@ def doubt(function: FunctionBlocks, live: Liveness, watched: bool = False) -> Ma
             remaining()
             before = len(found)
             for flow, ins, uses, defs in flows:
-                if not defs <= found and takes_doubt(flow, ins, uses, found, own, loads, shuffles):
+                if not defs <= found and takes_doubt(flow, ins, uses, found, own, loads, misses if shuffles else ()):
                     found |= defs - {CARRY}
             changed = len(found) != before
         return frozenset(found)
 
     unwritten = {n for n in live.into[0] if n not in given and n != CARRY}
     every = spread({*unwritten}, True)
-    misses = any(flow is Flow.LANES and may_miss(i) for flow, i, *_ in flows)
     missed = every - spread({*unwritten}, True, False) if misses else frozenset()
-    return MaybeUndefined(every, spread(set(), True), spread({*unwritten}, False), missed, watched)
+    return MaybeUndefined(every, spread(set(), True), spread({*unwritten}, False), missed, misses, watched)
 
 
 def takes_doubt(
-    flow: Flow, ins: Instruction, uses: frozenset[str], found: set[str], own: set[str], loads: bool, shuffles: bool = True
-) -> bool:
+    flow: Flow, ins: Instruction, uses: frozenset[str], found: set[str], own: set[str], loads: bool,
+    misses: Collection[Instruction],
+) -> bool:  # fmt: skip
     """Whether the results of an instruction may be undefined.
 
     flow: the condition under which they are defined.
@@ -115,13 +130,13 @@ def takes_doubt(
     found: registers that may be undefined.
     own: names of a kernel's parameters.
     loads: whether memory may be undefined.
-    shuffles: whether a lane outside a member mask may be undefined.
+    misses: shuffles that may take an undefined value (missing).
     """
     if ins.guard is not None and ins.guard[0].name in found:
         return True
     if flow is Flow.DEFINED:
         return False
-    if flow is Flow.LANES and shuffles and may_miss(ins):
+    if ins in misses:
         return True
     if flow is Flow.LOADED and loads:
         base = must_be(next(o for o in ins.operands if isinstance(o, Address)), Address).base

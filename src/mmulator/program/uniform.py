@@ -9,7 +9,7 @@ count.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
 from mmulator.codegen.locks import remaining
 from mmulator.errors import must_be
@@ -152,6 +152,41 @@ class _Flow:
                         self.varying |= defs
                 if block.targets and (apart or self.parts(block)):
                     self.apart.update(t for t in block.targets if t not in self.meets)
+
+
+def left_behind(function: FunctionBlocks, blocks: Iterable[int]) -> set[int]:
+    """Those blocks of a kernel that lanes may execute when others of their warp have exited: from one target of a branch lanes
+    leave without coming here, and from another they come.
+    """
+    flow = _Flow(function, {v.name for v in function.function.variables if v.space in ("local", "param")})
+    flow.solve()
+    after = {b.index: b.targets for b in function.blocks}
+    before: dict[int, list[int]] = {n: [] for n in after}
+    for n, targets in after.items():
+        for t in targets:
+            before[t].append(n)
+    branches = [
+        b.targets for b in function.blocks
+        if len({*b.targets}) > 1 and not uses_and_defs(must_be(b.last, Instruction))[0].isdisjoint(flow.varying)
+    ]  # fmt: skip
+    ends = [b.index for b in function.blocks if b.ending is Ends.EXIT]
+
+    def is_left(block: int) -> bool:
+        gone, come = _reached(ends, before, block), _reached([block], before)
+        return any(t in gone and any(u in come and u != t for u in targets) for targets in branches for t in targets)
+
+    return {b for b in blocks if is_left(b)}
+
+
+def _reached(first: Iterable[int], steps: Mapping[int, list[int]], without: int | None = None) -> set[int]:
+    """Blocks that are reached from the first ones by steps, without passing one of them."""
+    seen, waiting = set[int](), [*first]
+    while waiting:
+        n = waiting.pop()
+        if n not in seen and n != without:
+            seen.add(n)
+            waiting += steps[n]
+    return seen
 
 
 def uniform_registers(function: FunctionBlocks, local: Collection[str]) -> frozenset[str]:

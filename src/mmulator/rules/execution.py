@@ -40,6 +40,13 @@ LANES_EXITED = Rule(
     "and many programs rely on that; by the specification it is undefined.",
     "let all threads come to the barrier, and put only the loads, computation and stores under the condition",
 )  # fmt: skip
+UNSETTLED = Rule(
+    605, "setmaxnreg-not-synchronised", Severity.ERROR, "a second setmaxnreg before all warps of the warpgroup have met",
+    "PTX ISA 9.1, Miscellaneous Instructions: setmaxnreg",
+    "After a setmaxnreg all warps of the warpgroup must synchronise explicitly, by a barrier or an mbarrier, before one of them "
+    "executes the next one.",
+    "put a barrier of the warpgroup (bar.sync with a number of its own and 128 threads) between the two",
+)  # fmt: skip
 NOT_MEMBER = Rule(
     610, "membermask-lacks-thread", Severity.ERROR, "a thread executes a .sync instruction whose member mask does not name it",
     f"{_SYNC}: shfl.sync, vote.sync, match.sync, redux.sync, elect.sync, bar.warp.sync",
@@ -60,6 +67,13 @@ NO_SOURCE = Rule(
     "What shfl.sync reads from a lane that its member mask does not name, or that does not execute it, is undefined. A shuffle "
     "may read such a value as long as nothing depends on it, as in the upper lanes of a sum; here a result depends on it.",
     "name in the mask the lanes that are read from, and let them execute the shuffle; or do not use what other lanes give",
+)  # fmt: skip
+EXITED_MEMBER = Rule(
+    613, "membermask-names-exited", Severity.NOTE, "lanes exit without the bar.warp.sync whose member mask names them",
+    f"{_SYNC}: bar.warp.sync",
+    "A thread that executes bar.warp.sync waits until all threads of its member mask have executed one. For shfl.sync, vote.sync "
+    "and others the text says all that have not exited; here it does not. Chips do not wait for threads that have exited.",
+    "name the lanes that come here (activemask before the branch is no such mask; __ballot_sync of its condition is)",
 )  # fmt: skip
 COUNTS = Rule(
     620, "barrier-count-differs", Severity.ERROR, "one barrier with two thread counts", f"{_SYNC}: bar",
@@ -84,6 +98,6 @@ BRANCH = Rule(
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
-    PARTIAL_WARP, INCOMPLETE, DIVERGED, RESIZE, LANES_EXITED, NOT_MEMBER, MASKS, NO_SOURCE, COUNTS, BARRIER,
-    BARRIER_LANES, BRANCH,
+    PARTIAL_WARP, INCOMPLETE, DIVERGED, RESIZE, LANES_EXITED, UNSETTLED, NOT_MEMBER, MASKS, NO_SOURCE, EXITED_MEMBER,
+    COUNTS, BARRIER, BARRIER_LANES, BRANCH,
 )  # fmt: skip

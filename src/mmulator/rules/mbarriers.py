@@ -97,8 +97,9 @@ SCOPE_UNSAID = Rule(
     415, "mbarrier-scope-unsaid", Severity.NOTE, "an arrival without a scope at an mbarrier of another block",
     _SYNC + "mbarrier.arrive; Memory Consistency Model: Scope",
     "An arrival without a scope has scope .cta: by the letter it orders memory for threads of its own block alone, and the "
-    "threads that wait at another block's mbarrier are not in that block. This is a note only, and such an arrival counts here "
-    "as one of scope .cluster, since CUTLASS's ClusterBarrier arrives so, and no chip is known to show a difference.",
+    "threads that wait at another block's mbarrier are not in that block. ptxas puts no fence before it, as it does for "
+    ".release.cluster. Such an arrival counts here as saying that all reads are over, and all writes to the own shared memory: "
+    "CUTLASS's ClusterBarrier frees buffers so. What was written to other blocks' memory or to global memory it does not order.",
     "arrive with .release.cluster, and wait with .acquire.cluster",
 )  # fmt: skip
 INIT_NOT_FENCED = Rule(

@@ -66,6 +66,12 @@ INSTRUCTION_DESCRIPTOR = Rule(
     "mmulator descriptor idesc shows the fields of a word, and makes a word of fields",
     static=True,
 )  # fmt: skip
+UNLISTED = Rule(
+    514, "sparse-metadata-unlisted", Severity.NOTE, "metadata of an mma.sp with FP8 names elements in falling order", _SPARSE,
+    "For FP8, FP6 and FP4 the text lists 0b0100, 0b1000, 0b1001, 0b1100, 0b1101 and 0b1110 as the defined nibbles, and does not "
+    "say that this holds for mma.sp::ordered_metadata alone, as it does for all other types. wgmma takes either order.",
+    "let the smaller index be in the low two bits, or take mma.sp::ordered_metadata",
+)  # fmt: skip
 ADDRESS = Rule(
     520, "wmma-address-misaligned", Severity.ERROR, "p of a wmma.load or wmma.store is not aligned to the fragment", _STORAGE,
     "Every row (or column, whichever is the leading dimension) must begin at a multiple of the fragment's size: 32 bytes for the "
@@ -184,9 +190,24 @@ TENSOR_MAP = Rule(
     "encode it with mm.TensorMap, or cuTensorMapEncodeTiled or cuTensorMapEncodeIm2col, and pass all 128 bytes",
 )  # fmt: skip
 
+SOURCE_SIZE = Rule(
+    556, "copy-source-size", Severity.ERROR, "src-size of a cp.async is larger than its cp-size",
+    "PTX ISA 9.1, Data Movement and Conversion Instructions: cp.async",
+    "Of cp-size bytes src-size ones are copied, and the others become zeros. A src-size larger than cp-size is undefined: most "
+    "often the bytes that are left of an array, which were not limited, or became negative.",
+    "limit it on both sides: src-size = min(max(bytes left, 0), cp-size)",
+)  # fmt: skip
+ROW_ADDRESS = Rule(
+    557, "ldmatrix-address-invalid", Severity.ERROR, "lanes whose addresses ldmatrix does not use give invalid ones to sm_75",
+    "PTX ISA 9.1, Warp Level Matrix Multiply-Accumulate Instructions: ldmatrix",
+    "ldmatrix.x1 takes the addresses of lanes 0 to 7, .x2 those of lanes 0 to 15. For sm_75 all threads must contain valid "
+    "addresses, else the behaviour is undefined.",
+    "give lanes 16 to 31 the addresses of lanes 0 to 15, as the specification says for sm_75",
+)  # fmt: skip
+
 RULES: tuple[Rule, ...] = (
-    WGMMA_OPERAND, WMMA_OPERAND, SELECTOR, SELECTOR_RANGE, METADATA, ORDER, SPARSE_SELECTOR,
+    WGMMA_OPERAND, WMMA_OPERAND, SELECTOR, SELECTOR_RANGE, METADATA, ORDER, UNLISTED, SPARSE_SELECTOR,
     INSTRUCTION_DESCRIPTOR, ADDRESS, STRIDE, SHORT_STRIDE,
     SPACE, RESERVED, BASE_OFFSET, TILE_SWIZZLE, ROWS, FRAGMENT, CONVERTED, REORDERED, UNEVEN,
-    SPACES, BOUNDS, ALIGNMENT, DESCRIPTOR, BULK_SIZE, TENSOR_MAP,
+    SPACES, BOUNDS, ALIGNMENT, DESCRIPTOR, BULK_SIZE, TENSOR_MAP, SOURCE_SIZE, ROW_ADDRESS,
 )  # fmt: skip

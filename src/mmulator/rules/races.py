@@ -130,6 +130,12 @@ STEADY_LATER = Rule(
     "place do it; it does no harm as long as no thread loads the bytes in this way again.",
     "load with ld.global (no .nc), or write to another buffer",
 )  # fmt: skip
+SIZES = _race(
+    313, "race-size", "strong accesses to the same bytes, of elements of different sizes",
+    _RACE + "Two strong accesses are none only if they overlap completely: both are of the same elements. An atomic operation "
+    "on 8 bytes is not atomic to one on 4 of them.",
+    "access the bytes in one size everywhere: what has 8 bytes by atom.b64, ld.relaxed.b64 and st.relaxed.b64 alone",
+)  # fmt: skip
 LANES_DIFFER = Rule(
     320, "store-lanes-differ", Severity.WARNING, "lanes of one store write different values to the same bytes",
     "CUDA Programming Guide, SIMT Architecture; " + _MODEL,
@@ -147,5 +153,5 @@ MATRIX_ROWS = Rule(
 
 RULES: tuple[Rule, ...] = (
     WRITE_WRITE, READ_WRITE, IN_WARP, BETWEEN_BLOCKS, IN_CLUSTER, COPY_READ, COPY_OVERWRITTEN, COPY_SOURCE, SCOPE,
-    HALF_STRONG, REPLICATED_READ, STEADY, STEADY_LATER, LANES_DIFFER, MATRIX_ROWS,
+    HALF_STRONG, REPLICATED_READ, STEADY, STEADY_LATER, SIZES, LANES_DIFFER, MATRIX_ROWS,
 )  # fmt: skip

@@ -32,7 +32,7 @@ from mmulator.native.state import FULL as ALL
 from mmulator.native.threads.warp import shfl_function
 from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.operands import call_operands
-from mmulator.program.undefined import flow_of, may_miss
+from mmulator.program.undefined import flow_of
 from mmulator.program.uses import accesses, registers_of
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand, flatten
 from mmulator.rules.values import UNDEFINED_ADDRESS, UNDEFINED_BRANCH, UNDEFINED_STORE
@@ -258,7 +258,7 @@ def _lanes(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks
             store(mask_bits(e.fetch(moved, U32) != 0), place)
         return load(u32, place)
 
-    here = e.lanes_of(ins) if may_miss(ins) else None
+    here = e.lanes_of(ins) if ins in s.doubt.misses else None
     met = taken(here)
     if here is not None and met is not None:
         e.call(events.shuffle_missed, e.w, here & ~met, e.site)

@@ -64,9 +64,9 @@ def given(e: Emitter, operand: Shared, value: Value, allowed: Iterable[int] = ()
 def metadata(e: Emitter, form: Form, words: Value, selector: int) -> None:
     """For an instrument: report the sparsity metadata of all lanes, and the nibbles that the form allows."""
     if e.hears(metadata_given):
-        undefined, unordered = refused_nibbles(form)
+        undefined, unordered, unlisted = refused_nibbles(form)
         lanes = sum(1 << n for n in contributing(form, selector))
-        e.call(metadata_given, e.w, words, lanes, undefined, unordered, e.site)
+        e.call(metadata_given, e.w, words, lanes, undefined, unordered, unlisted, e.site)
 
 
 def table_pointer(e: Emitter, to: Ty | Struct, key: Hashable, make: Callable[[MatrixTables], np.ndarray]) -> Value:

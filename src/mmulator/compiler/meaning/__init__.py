@@ -117,11 +117,11 @@ def _write(e: Emitter, ins: Instruction) -> None:
 
 
 def members(e: Emitter, ins: Instruction) -> None:
-    """For an instrument: report the member mask that each lane gives; -1 names all lanes."""
+    """For an instrument: report the member mask that each lane gives. -1 names all lanes, which only a bar.warp.sync may not."""
     if ins.effects.together in (Together.MEMBERS, Together.MEETING) and e.hears(members_given):
-        mask = ins.operands[-1]
-        if ins.operands and not (isinstance(mask, Immediate) and mask.bits("b32") == FULL):
-            e.call(members_given, e.w, e.lanes_of(ins), e.spill(U32(e.source(mask, "b32"))), e.site)
+        mask, meets = ins.operands[-1], ins.effects.together is Together.MEETING
+        if ins.operands and not (isinstance(mask, Immediate) and mask.bits("b32") == FULL and not meets):
+            e.call(members_given, e.w, e.lanes_of(ins), e.spill(U32(e.source(mask, "b32"))), int(meets), e.site)
 
 
 def passes(e: Emitter, ins: Instruction) -> None:

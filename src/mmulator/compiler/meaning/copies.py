@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mmulator.codegen.ops import bits_mask, mask_bits, select
-from mmulator.codegen.types import u32
+from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import constant
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
@@ -14,11 +14,12 @@ from mmulator.isa.types import type_bits
 from mmulator.native.asynchrony import copies, pending
 from mmulator.native.hooks import events
 from mmulator.native.hooks.blocks import group_closed
+from mmulator.native.hooks.operands import Refused, operand_refused
 from mmulator.native.memory import rows
 from mmulator.native.state import COPIES
 from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Reg
 
-U32 = u32.vec(LANES)
+U32, U64 = u32.vec(LANES), u64.vec(LANES)
 
 
 @means("cp.async")
@@ -31,6 +32,9 @@ def cp_async(e: Emitter, ins: Instruction) -> None:
             valid = select(e.source(operand, "pred"), constant(e.b, U32, 0), valid)  # ignore-src
         elif not (isinstance(operand, Reg) and type_bits(operand.type) == 64):  # 64 bits: a cache policy
             valid = U32(e.source(operand, "u32"))  # src-size
+            if e.hears(operand_refused):
+                with e.b.if_((beyond := e.lanes_of(ins) & mask_bits(valid > bytes_)) != 0):
+                    e.call(operand_refused, e.w, beyond, e.spill(U64(valid)), int(Refused.SOURCE_SIZE), e.site)
     where, given = e.address(must_be(to, Address)), e.address(must_be(source, Address))
     lanes = e.lanes_of(ins)
     if e.kernel.options.keep_going:  # what cannot be read is zeros, where nothing can be written nothing is

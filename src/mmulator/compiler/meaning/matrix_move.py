@@ -13,7 +13,9 @@ from mmulator.compiler.lowering.matrix_operands import address_of, registers, re
 from mmulator.compiler.lowering.operands import elements
 from mmulator.layouts.operands import row_bytes
 from mmulator.native.hooks.events import lanes_stored
+from mmulator.native.hooks.operands import operand_refused
 from mmulator.native.matrix import matrix_move as rt
+from mmulator.native.state import FULL
 from mmulator.ptx.tree import Instruction
 from mmulator.twin.moves import movmatrix_function
 
@@ -26,6 +28,9 @@ def ldmatrix(e: Emitter, ins: Instruction) -> None:
     r, p = ins.operands
     at = e.spill(address_of(e, p))
     out = e.room(U32, len(elements(r)))
+    unused = ~rt.lanes_with_rows(form) & FULL
+    if unused and e.device == "sm_75" and e.hears(operand_refused):
+        e.call(rt.check_unused, e.w, unused, at, rt.base_of(state_space(form)), e.site)
     e.call(rt.load_function(state_space(form), form), e.w, at, out, e.site)
     results(e, r, out, ins)
 

@@ -81,7 +81,9 @@ def ordering(e: Emitter, ins: Instruction, space: str, at: Value) -> Iterator[No
         e.call(settle_of, e.w)
     base = _SLOT.get(space.partition("::")[0], 0) << SLOT_SHIFT
     does = _DOES.get(ins.effects.memory, events.LOADS | events.STORES)
-    told = e.w, e.lanes_of(ins), e.spill(at) if at.ty.lanes else at, base, order_of(sem, form["scope"] or "gpu") | does
+    element = type_bits(form["type"]) // (16 if form["type"].endswith("x2") else 8)  # the two of a packed type are accessed alone
+    how = order_of(sem, form["scope"] or "gpu") | does | (element.bit_length() - 1) << events.SIZE_SHIFT
+    told = e.w, e.lanes_of(ins), e.spill(at) if at.ty.lanes else at, base, how
     e.call(events.ordered, *told, 0, e.site)
     others = space in ("global", "generic") and ins.effects.memory is not MemoryEffect.ATOMIC  # an atomic operation orders itself
     if others and does & events.STORES:

@@ -22,12 +22,14 @@ from mmulator.rules.execution import (
     BRANCH,
     COUNTS,
     DIVERGED,
+    EXITED_MEMBER,
     INCOMPLETE,
     LANES_EXITED,
     MASKS,
     NOT_MEMBER,
     PARTIAL_WARP,
     RESIZE,
+    UNSETTLED,
 )
 from mmulator.sanitizer.checks.execution import EXITED, LANES_GONE, NO_WARPS, WARPS, Steps
 from mmulator.sanitizer.checks.skips import HAVE_EXITED, WENT_ON, Skipping
@@ -78,6 +80,16 @@ def _masks(c: FindingContext) -> tuple[str, str]:
     )
 
 
+def _names_exited(c: FindingContext) -> tuple[str, str]:
+    members, gone, _, _ = c.words
+    have = "has" if gone.bit_count() == 1 else "have"
+    return f"member mask 0x{members:08x} of {c.instruction.mnemonic} names {lanes_text(gone)}, which {have} exited without it", ""
+
+
+def _unsettled(c: FindingContext) -> tuple[str, str]:
+    return f"{c.instruction.mnemonic} by a warp that has not met warp {c.words[0]} since the setmaxnreg before it", ""
+
+
 def _has_steps(kernel: CompiledKernel) -> bool:
     return WGMMA in kernel.queues or any(i.effects.resizes for i in kernel.sites)
 
@@ -104,7 +116,8 @@ def of_barriers(resident: Resident) -> np.ndarray | None:
 
 SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     DIVERGED.number: _diverged, INCOMPLETE.number: _incomplete, NOT_MEMBER.number: _lacks, MASKS.number: _masks,
-    PARTIAL_WARP.number: _partial, LANES_EXITED.number: _partial,
+    PARTIAL_WARP.number: _partial, LANES_EXITED.number: _partial, EXITED_MEMBER.number: _names_exited,
+    UNSETTLED.number: _unsettled,
 }  # fmt: skip
 
 

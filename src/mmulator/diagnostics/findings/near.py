@@ -96,6 +96,8 @@ def _within(fences: Sequence[Instruction], begin: int, end: int) -> list[Instruc
 
 def _lacks(link: Link, fences: Sequence[Instruction], apart: bool, sem: str, where: str) -> Iterator[tuple[str, str]]:
     name = f"{link.ins.mnemonic} at {location(link.ins)}"
+    if apart and not link.scope and sem == "release" and link.group[0] == _MBARRIER and not link.relaxed and not fences:
+        yield f"{name} says no scope", f"write .release.cluster at {location(link.ins)}"
     if apart and link.scope == "cta":
         yield f"{name} has scope .cta alone", f"give the {link.ins.opcode} at {location(link.ins)} the scope {{scope}}"
     if not link.relaxed:

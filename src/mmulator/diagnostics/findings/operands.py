@@ -29,10 +29,12 @@ from mmulator.rules.operands import (
     ORDER,
     REORDERED,
     RESERVED,
+    ROW_ADDRESS,
     ROWS,
     SELECTOR,
     SELECTOR_RANGE,
     SHORT_STRIDE,
+    SOURCE_SIZE,
     SPACE,
     SPACES,
     SPARSE_SELECTOR,
@@ -40,6 +42,7 @@ from mmulator.rules.operands import (
     TENSOR_MAP,
     TILE_SWIZZLE,
     UNEVEN,
+    UNLISTED,
     WGMMA_OPERAND,
     WMMA_OPERAND,
 )
@@ -87,11 +90,25 @@ def _metadata(c: FindingContext) -> tuple[str, str]:
     found = [(int(r), int(k)) for r, k in zip(*((where % 32 == lane) & (bits == 4 * place)).nonzero())]
     warp = int(c.entry["warp"]) % 4
     row, chunk = next((rk for rk in found if form.m < 64 or rk[0] // 16 == warp), found[0])
-    defined = ", ".join(f"0b{n:04b}" for n in metadata.allowed(form))
+    defined = ", ".join(f"0b{n:04b}" for n in metadata.allowed(form)) + " are defined"
+    if int(c.entry["rule"]) == UNLISTED.number:
+        defined = "of FP8 the specification lists those with rising numbers alone"
     return (
-        f"metadata 0b{nibble:04b} of {ins.mnemonic}: it {metadata.meaning(nibble, form)}; {defined} are defined",
+        f"metadata 0b{nibble:04b} of {ins.mnemonic}: it {metadata.meaning(nibble, form)}; {defined}",
         f"{metadata.where((row, chunk), form)}: bits {4 * place} to {4 * place + 3} of lane {lane}",
     )
+
+
+def _source_size(c: FindingContext) -> tuple[str, str]:
+    size, most = c.words[0] & 0xFFFFFFFF, next(o.value for o in c.instruction.operands if isinstance(o, Immediate))
+    signed = f" ({size - (1 << 32)} as a signed number)" if size >> 31 else ""
+    return f"src-size of {c.instruction.mnemonic} is {size}{signed}, more than its cp-size of {most}", "operand src-size"
+
+
+def _row(c: FindingContext) -> tuple[str, str]:
+    first, last = (n(lane for lane in range(32) if int(c.entry["lanes"]) >> lane & 1) for n in (min, max))
+    who = f"lanes {first} to {last}" if first != last else f"lane {first}"
+    return f"{c.instruction.mnemonic} on sm_75: the addresses of {who}, which it does not use, are invalid", _where(c)
 
 
 def _parts(c: FindingContext) -> tuple[int, int, int, int]:
@@ -228,8 +245,9 @@ def _forgiven(c: FindingContext) -> tuple[str, str]:
 SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     BOUNDS.number: _forgiven, ALIGNMENT.number: _forgiven, SPACES.number: _forgiven,
     WGMMA_OPERAND.number: _differs, WMMA_OPERAND.number: _differs, SELECTOR.number: _differs, SELECTOR_RANGE.number: _range,
-    METADATA.number: _metadata, ORDER.number: _metadata, ADDRESS.number: _address, STRIDE.number: _stride,
-    SHORT_STRIDE.number: _short, SPACE.number: _space, RESERVED.number: _reserved,
+    SOURCE_SIZE.number: _source_size, ROW_ADDRESS.number: _row,
+    METADATA.number: _metadata, ORDER.number: _metadata, UNLISTED.number: _metadata, ADDRESS.number: _address,
+    STRIDE.number: _stride, SHORT_STRIDE.number: _short, SPACE.number: _space, RESERVED.number: _reserved,
     BASE_OFFSET.number: _base, TILE_SWIZZLE.number: _tile, ROWS.number: _rows, FRAGMENT.number: _fragment,
     CONVERTED.number: _fragment, REORDERED.number: _fragment, UNEVEN.number: _fragment,
 }  # fmt: skip

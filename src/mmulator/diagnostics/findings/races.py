@@ -100,5 +100,6 @@ SENTENCES: Mapping[int, Callable[[FindingContext], Said]] = {
     ),
     rules.LANES_DIFFER.number: _lanes("different values to the same bytes; which stays is not defined"),
     rules.MATRIX_ROWS.number: _lanes("different rows at one address; which stays is not defined"),
+    rules.SIZES.number: lambda c: (_race(c).format("the two are of different sizes"), c.where()),
     rules.SCOPE.number: _sentence("the scope of one leaves out the other's block"),
 }

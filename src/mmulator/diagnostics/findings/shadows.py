@@ -4,7 +4,7 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,10 @@ from mmulator.launch.pages import blank, stale
 from mmulator.launch.resident import Resident
 from mmulator.program.addresses import SLOT_SHIFT
 from mmulator.program.butterflies import stored_sums
+from mmulator.program.consequences import consequences
 from mmulator.program.provenance import stored_through
 from mmulator.program.uses import uses_and_defs
-from mmulator.ptx.tree import Address, Immediate, Reg
+from mmulator.ptx.tree import Address, Immediate, Instruction, Reg
 from mmulator.sanitizer.shadow.records import (
     JOINS,
     MEMO,
@@ -54,7 +55,7 @@ def address_operands(kernel: CompiledKernel) -> np.ndarray:
     those themselves), or a write under a guard that may leave threads out.
     """
     known: dict[tuple[str, int], int] = {}
-    always = _true_everywhere(kernel)
+    guarded = kernel.once(_guarded)
     found = []
     for number, ins in enumerate(kernel.sites):
         place = next((o for o in ins.operands if isinstance(o, Address)), None)
@@ -62,9 +63,14 @@ def address_operands(kernel: CompiledKernel) -> np.ndarray:
             number = known.setdefault((place.base.name, place.offset), number)
         kind = ins.effects.counted_as
         writes = kind in ("memory", "atomic") and ins.effects.memory is not MemoryEffect.READ
-        guarded = ins.guard is not None and (ins.guard[1] or ins.guard[0].name not in always)
-        found.append(number * 2 + int(guarded if writes else not kind.startswith("wmma")))
+        found.append(number * 2 + int(ins in guarded if writes else not kind.startswith("wmma")))
     return np.array(found or [0], np.uint32)
+
+
+def _guarded(kernel: CompiledKernel) -> frozenset[Instruction]:
+    """The sites under a guard that may leave threads out."""
+    always = _true_everywhere(kernel)
+    return frozenset(i for i in kernel.sites if i.guard is not None and (i.guard[1] or i.guard[0].name not in always))
 
 
 def _true_everywhere(kernel: CompiledKernel) -> set[str]:
@@ -122,6 +128,28 @@ def of_launch(grid: Grid) -> Sequence[np.ndarray]:
     for part, before in zip(kept[1], kept[2]):
         part[:] = before
     return kept[1]
+
+
+def is_used(grid: Grid, entry: Any) -> bool:
+    """Whether something depends on what the threads of a finding read, beside the stores that other threads execute for them: an
+    address, a branch, or a store of theirs.
+    """
+    kernel, site = grid.kernel, int(entry["site"])
+    function = next(f.function for f in kernel.program.functions.values() if kernel.sites[site] in f.function.instructions)
+    found = consequences(function, kernel.sites[site], kernel.once(_guarded))
+    state, *_, records, _ = grid.observed[SHADOW][1]
+    if found.decides or not found.stores:
+        return found.decides
+    made = records.view(np.uint8)[: (int(state["taken"][0]) + 1) * Record.size].view(Record.numpy_dtype())
+    made = made[(made["clock"] != 0) & (made["cta"] == entry["cta"])]
+    _, warps, lanes, _ = (int(word) for word in entry["words"])
+
+    def stored(warp: int, sites: Iterable[int]) -> int:
+        """The lanes of a warp that have executed one of the sites."""
+        return int(np.bitwise_or.reduce(made["all"][(made["warp"] == warp) & np.isin(made["site"], [*sites])], initial=0))
+
+    writes, others = [int(entry["other_site"]) - 1], [n for n, ins in enumerate(kernel.sites) if ins in found.stores]
+    return any(stored(n, others) & lanes & ~stored(n, writes) for n in range(32) if warps >> n & 1)
 
 
 def leave(grid: Grid) -> None:

@@ -230,13 +230,16 @@ def undefined(metadata: Metadata, form: Form) -> NDArray[np.bool_]:
     return bad
 
 
-def refused_nibbles(form: Form) -> tuple[int, int]:
-    """Two masks of the 16 nibbles: those that the specification leaves undefined, and among them those that only the order of
-    `::ordered_metadata` excludes.
+def refused_nibbles(form: Form) -> tuple[int, int, int]:
+    """Three masks of the 16 nibbles: those that the specification leaves undefined; among them those that only the order of
+    `::ordered_metadata` excludes; and others that only the list of nibbles of mma.sp with FP8 excludes, without a word of order.
     """
     bad = (1 << 16) - 1 - sum(1 << n for n in allowed(form))
     distinct = sum(1 << n for n in range(16) if n & 3 != n >> 2)
-    return bad, bad & distinct if form.ordered_metadata and granularity(form) is not TF32 else 0
+    falling = sum(1 << n for n in range(16) if n & 3 > n >> 2)
+    if form.op == "mma" and form.atype.name.startswith("e") and not form.ordered_metadata:
+        return bad, 0, falling
+    return bad, bad & distinct if form.ordered_metadata and granularity(form) is not TF32 else 0, 0
 
 
 def contributing(form: Form, selector: int) -> list[int]:

@@ -65,7 +65,9 @@ def fragment_scaled(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), site: u32) 
 
 
 @hook
-def metadata_given(w: ptr_to(Warp), words: ptr_to(u32), lanes: u32, undefined: u32, unordered: u32, site: u32) -> None:
+def metadata_given(
+    w: ptr_to(Warp), words: ptr_to(u32), lanes: u32, undefined: u32, unordered: u32, unlisted: u32, site: u32
+) -> None:
     """Called with the sparsity metadata of an instruction.
 
     w, site: the warp and instruction.
@@ -73,12 +75,27 @@ def metadata_given(w: ptr_to(Warp), words: ptr_to(u32), lanes: u32, undefined: u
     lanes: lanes whose words are used.
     undefined: mask of the nibbles that are illegal.
     unordered: mask of those that only ::ordered_metadata excludes.
+    unlisted: mask of legal ones that the list of nibbles for FP8 does not have.
     """
 
 
+class Refused(IntEnum):
+    """Operands that lanes give an instruction which does not take them."""
+
+    SOURCE_SIZE = 0  # of cp.async, beyond its cp-size
+    ROW = 1  # an address that ldmatrix does not use, which chips before sm_80 read all the same
+
+
 @hook
-def members_given(w: ptr_to(Warp), mask: u32, members: ptr_to(u32), site: u32) -> None:
-    """Called when lanes of `mask` execute an instruction with a member mask, which each lane gives."""
+def operand_refused(w: ptr_to(Warp), lanes: u32, values: ptr_to(u64), what: u32, site: u32) -> None:
+    """Called with lanes whose operand an instruction does not take. values: of each lane. what: Refused."""
+
+
+@hook
+def members_given(w: ptr_to(Warp), mask: u32, members: ptr_to(u32), meets: u32, site: u32) -> None:
+    """Called when lanes of `mask` execute an instruction with a member mask, which each lane gives. meets: 1 for
+    bar.warp.sync.
+    """
 
 
 CLUSTER_ARRIVE, CLUSTER_WAIT, BARRIERS = 16, 17, 18  # of `barrier_here`, behind the barriers of a CTA

@@ -6,13 +6,15 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from mmulator.codegen.lang import Native
-from mmulator.codegen.ops import stack
+from mmulator.codegen.lang import Native, native
+from mmulator.codegen.ops import stack, trailing_zeros
 from mmulator.codegen.types import i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.isa.form import Form
 from mmulator.layouts.operands import row_bytes
-from mmulator.native.hooks.events import READ, WRITE
+from mmulator.native.hooks.events import READ, WRITE, Only
+from mmulator.native.hooks.operands import Refused, operand_refused
+from mmulator.native.memory.screens import impossible
 from mmulator.native.memory.windows import translate_shared, translate_to_shared
 from mmulator.native.state import Warp
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
@@ -26,6 +28,20 @@ def _translate(space: str) -> Native:
 def lanes_with_rows(form: Form) -> int:
     """Mask of the lanes whose addresses are used as addresses of rows."""
     return (1 << len(ROWS) * matrices(form)) - 1
+
+
+@native
+def check_unused(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, site: u32) -> None:
+    """For an instrument: report lanes, of those whose addresses ldmatrix does not use, that have invalid ones."""
+    invalid = u32(0)
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if impossible(w, lane, at[lane], base, 16, Only.ANY, READ, site) != 0:
+            invalid = invalid | (1 << lane)
+    if invalid != 0:
+        operand_refused(w, invalid, at, Refused.ROW, site)
 
 
 def base_of(space: str) -> int:

@@ -12,8 +12,9 @@ from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, load, mask_bits, trailing_zeros
 from mmulator.codegen.types import Struct, ptr_to, u32, u64
 from mmulator.native.state import FULL, LANES, Cluster, Warp
-from mmulator.rules.execution import DIVERGED, INCOMPLETE, MASKS, NOT_MEMBER
+from mmulator.rules.execution import DIVERGED, EXITED_MEMBER, INCOMPLETE, MASKS, NOT_MEMBER, UNSETTLED
 from mmulator.sanitizer.found import find, find_against, of_cluster
+from mmulator.sanitizer.order.clocks import agent_of, knows, now
 
 U32 = u32.vec(LANES)
 WARPS = 4  # of a warpgroup
@@ -23,18 +24,18 @@ WARPS = 4  # of a warpgroup
 # rows, firsts: site and first warp of step n, at n modulo ROWS.
 # gone: warps that have exited.
 # judged: whether checks are over, after a finding or because a step is too old.
-# resizes, resize: number of setmaxnreg of each warp, and its last one.
+# resizes, resize: number of setmaxnreg of each warp, and its last one. clocks: those of a warp at its last two.
 ROWS = 1024
 Steps = Struct("Steps", [
     ("steps", u32, WARPS), ("most", u32), ("gone", u32), ("judged", u32),
-    ("resizes", u32, WARPS), ("resize", u32, WARPS),
+    ("resizes", u32, WARPS), ("resize", u32, WARPS), ("clocks", u32, 2 * WARPS),
     ("rows", u32, ROWS), ("firsts", u32, ROWS),
 ])  # fmt: skip
 PARTED = 2  # judged: they have executed different instructions
 EXITED, ANOTHER, NO_WARPS, LANES_GONE = range(4)  # why, in the first word of a finding
 
 _DIVERGED, _INCOMPLETE = DIVERGED.number, INCOMPLETE.number
-_MEMBER, _MASKS = NOT_MEMBER.number, MASKS.number
+_MEMBER, _MASKS, _GONE, _UNSETTLED = (r.number for r in (NOT_MEMBER, MASKS, EXITED_MEMBER, UNSETTLED))
 
 
 def steps_of(w: Any) -> Any:
@@ -200,6 +201,20 @@ def resizes(w: ptr_to(Warp), site: u32) -> None:
         own = w.index % WARPS
         group.resizes[own] = group.resizes[own] + 1
         group.resize[own] = site
+        number = group.resizes[own]
+        before = (number - 1) % 2 * WARPS
+        group.clocks[number % 2 * WARPS + own] = now(w)
+        lane = trailing_zeros(w.live)
+        for i in range(u32(WARPS)):
+            other = agent_of(w, lane) - (own - i) * LANES
+            if i != own and number > 1 and (
+                group.resizes[i] + 1 < number or knows(w, lane, other, group.clocks[before + i]) == 0
+            ):
+                entry = find(w, _UNSETTLED, site, FULL, 0, 0)
+                if u64(entry) != 0:
+                    if entry.count == 1:
+                        entry.words[0] = u64((w.index & ~u32(WARPS - 1)) + i)
+                break
         for i in range(u32(WARPS)):
             if group.resizes[i] == group.resizes[own] and (first + i).registers != w.registers:
                 parted(w, site, group.resize[i], (w.index & ~u32(WARPS - 1)) + i)
@@ -207,8 +222,10 @@ def resizes(w: ptr_to(Warp), site: u32) -> None:
 
 
 @native
-def members(w: ptr_to(Warp), mask: u32, given: ptr_to(u32), site: u32) -> None:
-    """Report lanes that are not in their own member mask, and lanes that name each other with different masks."""
+def members(w: ptr_to(Warp), mask: u32, given: ptr_to(u32), meets: u32, site: u32) -> None:
+    """Report lanes that are not in their own member mask, and lanes that name each other with different masks; and at
+    bar.warp.sync (`meets`) lanes that have exited.
+    """
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -216,6 +233,13 @@ def members(w: ptr_to(Warp), mask: u32, given: ptr_to(u32), site: u32) -> None:
         same = left & mask_bits(load(U32, given) == own)
         left = left & ~same
         outside = same & ~own
+        gone = own & w.lanes & ~w.live
+        if meets != 0 and gone != 0 and outside == 0:
+            entry = find(w, _GONE, site, same, 0, 0)
+            if u64(entry) != 0:
+                if entry.count == 1:
+                    entry.words[0] = u64(own)
+                    entry.words[1] = u64(gone)
         if outside != 0:
             entry = find(w, _MEMBER, site, outside, 0, 0)
             if u64(entry) != 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import load, mask_bits, select, trailing_zeros
 from mmulator.codegen.types import i64, ptr_to, u32, u64
-from mmulator.native.hooks.operands import UniformOperand
+from mmulator.native.hooks.operands import Refused, UniformOperand
 from mmulator.native.state import FULL, Warp
 from mmulator.program.addresses import SLOT_LOCAL, SLOT_PARAM, SLOT_SHIFT
 from mmulator.program.fragments import Misuse
@@ -22,7 +22,8 @@ _WGMMA, _WMMA, _SELECTOR = rules.WGMMA_OPERAND.number, rules.WMMA_OPERAND.number
 _RANGE, _METADATA, _ORDER = rules.SELECTOR_RANGE.number, rules.METADATA.number, rules.ORDER.number
 _ADDRESS, _STRIDE, _SHORT = rules.ADDRESS.number, rules.STRIDE.number, rules.SHORT_STRIDE.number
 _SPACE, _RESERVED, _ROWS, _UNEVEN = rules.SPACE.number, rules.RESERVED.number, rules.ROWS.number, rules.UNEVEN.number
-_BASE = rules.BASE_OFFSET.number
+_BASE, _UNLISTED = rules.BASE_OFFSET.number, rules.UNLISTED.number
+_SOURCE, _ROW = rules.SOURCE_SIZE.number, rules.ROW_ADDRESS.number
 # The rule of each Misuse.
 _BY_MISUSE = {Misuse.CONVERTED: rules.CONVERTED, Misuse.REORDERED: rules.REORDERED, Misuse.UNEVEN: rules.UNEVEN}
 _MISUSES = tuple(_BY_MISUSE.get(each, rules.FRAGMENT).number for each in Misuse)
@@ -128,7 +129,9 @@ def judge_place(w: ptr_to(Warp), at: u64, stride: i64, default: i64, bits: u32, 
 
 
 @native
-def judge_metadata(w: ptr_to(Warp), words: ptr_to(u32), lanes: u32, undefined: u32, unordered: u32, site: u32) -> None:
+def judge_metadata(
+    w: ptr_to(Warp), words: ptr_to(u32), lanes: u32, undefined: u32, unordered: u32, unlisted: u32, site: u32
+) -> None:
     """Report the first illegal nibble of the metadata that an instruction uses.
 
     w: the warp.
@@ -136,22 +139,33 @@ def judge_metadata(w: ptr_to(Warp), words: ptr_to(u32), lanes: u32, undefined: u
     lanes: lanes whose metadata is used.
     undefined: mask of undefined nibbles.
     unordered: mask of nibbles that only the order excludes.
+    unlisted: mask of legal nibbles that the list for FP8 does not have.
     site: the instruction.
     """
     every = load(U32, words)
     for n in range(u32(8)):
         nibbles = (every >> U32(n * 4)) & 15
-        bad = lanes & mask_bits(((U32(undefined) >> nibbles) & 1) != 0)
+        bad = lanes & mask_bits(((U32(undefined | unlisted) >> nibbles) & 1) != 0)
         if bad != 0:
             lane = trailing_zeros(bad)
             nibble = (words[lane] >> (n * 4)) & 15
             rule = select(((unordered >> nibble) & 1) != 0, _ORDER, u32(_METADATA))
+            rule = select(((unlisted >> nibble) & 1) != 0, _UNLISTED, rule)
             entry = find(w, rule, site, bad, 0, 0)
             if u64(entry) != 0:
                 if entry.count == 1:
                     entry.words[0] = u64(nibble)
                     entry.words[1] = u64(lane)
                     entry.words[2] = u64(n)
+
+
+@native
+def judge_refused(w: ptr_to(Warp), lanes: u32, values: ptr_to(u64), what: u32, site: u32) -> None:
+    """Report an operand that an instruction does not take. words of the finding: the first lane's."""
+    entry = find(w, select(what == Refused.ROW, _ROW, u32(_SOURCE)), site, lanes, 0, 0)
+    if u64(entry) != 0:
+        if entry.count == 1:
+            entry.words[0] = values[trailing_zeros(lanes)]
 
 
 @native
@@ -184,4 +198,5 @@ def judge_factors(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), site: u32) ->
 HOOKS = {
     "operand_given": judge_operand, "fragment_placed": judge_place, "metadata_given": judge_metadata,
     "fragment_used": judge_fragment, "fragment_operated": judge_elements, "fragment_scaled": judge_factors,
+    "operand_refused": judge_refused,
 }  # fmt: skip

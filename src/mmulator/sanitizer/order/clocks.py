@@ -32,6 +32,7 @@ from mmulator.sanitizer.order.views import (
     PLANES,
     PROXIES,
     U32,
+    UNSAID,
     Collector,
     Orders,
     WarpClocks,
@@ -120,7 +121,17 @@ def copies_agent_of(w: ptr_to(Warp), lane: u32) -> u32:
 
 @native(inline=True)
 def knows(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32) -> u32:
-    """1 if an agent's action at a clock happens before the lane's next action."""
+    """1 if an agent's action at a clock, which writes nothing beyond its block, happens before the lane's next action."""
+    o = orders_of(w.cta.cluster)
+    found = knows_all(w, lane, agent, clock)
+    if o.planes > UNSAID and found == 0:
+        found = u32(entries_of(o, knower_of(o, w).now.views[UNSAID * 32 + lane])[agent] >= clock)
+    return found
+
+
+@native(inline=True)
+def knows_all(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32) -> u32:
+    """1 if an agent's action at a clock happens before the lane's next action, also if it writes beyond its block."""
     o = orders_of(w.cta.cluster)
     k = knower_of(o, w)
     if agent == k.first + lane or agent >= o.stride:
@@ -169,6 +180,9 @@ def shown_view(w: ptr_to(Warp), plane: u32, lane: u32) -> u32:
     one = u32(1)
     collect_plane(o, made, seen, k.first, k.now.views + at, k.now.own + at, k.now.copied + at, one << lane)
     if plane == KNOWN:
+        if o.planes > UNSAID:  # what acts for the lane later passes it on as all else
+            far = UNSAID * 32
+            collect_plane(o, made, seen, k.first, k.now.views + far, k.now.own + far, k.now.copied + far, one << lane)
         k.clock = k.clock + 1
     drop_id(o, seen[0], 1)
     drop_id(o, k.shown[plane], 1)

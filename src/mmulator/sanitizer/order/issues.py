@@ -9,7 +9,7 @@ from mmulator.codegen.ops import cast_ptr, load, mask_bits, maximum, trailing_ze
 from mmulator.codegen.types import ptr_to, u8, u32
 from mmulator.native.state import Cluster, Warp
 from mmulator.sanitizer.found import of_launch
-from mmulator.sanitizer.order.views import KNOWN, U32, entries_of, knower_of, orders_of
+from mmulator.sanitizer.order.views import KNOWN, U32, UNSAID, entries_of, knower_of, orders_of
 from mmulator.sanitizer.order.world import view_knows_foreign
 
 
@@ -52,6 +52,8 @@ def latest_in(w: ptr_to(Warp), lanes: u32, agent: u32, plane: u32) -> u32:
         id = ids[trailing_zeros(left)]
         left = left & ~mask_bits(ids == id)
         found = maximum(found, entries_of(o, id)[agent])
+    if plane == KNOWN and o.planes > UNSAID:
+        found = maximum(found, latest_in(w, lanes, agent, UNSAID))
     return found
 
 

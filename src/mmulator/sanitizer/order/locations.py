@@ -30,6 +30,7 @@ from mmulator.sanitizer.order.views import (
     merged_views,
     orders_of,
     release_lanes,
+    use_fences,
 )
 from mmulator.sanitizer.order.world import has_world, hear_world, overwrite_world, tell_world
 
@@ -105,7 +106,7 @@ def hear_location(o: ptr_to(Orders), w: ptr_to(Warp), mask: u32, at: u64, order:
     if (order & Order.ACQUIRE) == 0:
         plane = ACQUIRED
         wide_plane = ACQUIRED_WIDE
-        o.planes = PLANES
+        use_fences(o)
     entry = location_at(o, at, False)
     if u64(entry) != 0:
         if entry.owner == rank + 1 or entry.owner == _ANY:
@@ -176,7 +177,7 @@ def order_loaded(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
             plane = u32(KNOWN)
             if (order & Order.ACQUIRE) == 0:
                 plane = ACQUIRED_WIDE
-                o.planes = PLANES
+                use_fences(o)
             hear_world(w, same, address, plane)
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mmulator.codegen.lang import Native, native
+from mmulator.codegen.lang import Native, native, unrolled
 from mmulator.codegen.ops import bits_mask, cast_ptr, load, maximum, select, stack, store, trailing_zeros
 from mmulator.codegen.types import ptr, ptr_to, u32, u64
 from mmulator.native.asynchrony.mbarrier import lanes_at
 from mmulator.native.hooks.events import (
+    SAID,
     SCOPE_MASK,
     SCOPE_SHIFT,
     SCOPES,
@@ -33,6 +34,7 @@ from mmulator.sanitizer.order.views import (
     FENCED,
     FENCED_GLOBAL,
     FENCED_READS,
+    FENCES,
     ISSUES,
     KNOWN,
     NOTHING,
@@ -41,6 +43,7 @@ from mmulator.sanitizer.order.views import (
     RELEASED,
     RELEASED_WIDE,
     U32,
+    UNSAID,
     Collector,
     Orders,
     WarpClocks,
@@ -58,6 +61,7 @@ from mmulator.sanitizer.order.views import (
     raise_entries,
     raise_own,
     release_lanes,
+    use_fences,
 )
 from mmulator.sanitizer.order.world import forget_strangers
 
@@ -151,6 +155,24 @@ def release_behind(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, c: ptr_t
             release_fenced(o, c, k, lanes, plane)
 
 
+@native
+def release_unsaid(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, c: ptr_to(Collector)) -> None:
+    """Release to a collector at an arrival at another block's mbarrier that says no scope, and so has its own block's: ptxas puts
+    no fence before it, so that only what a fence of a wider scope precedes goes along, and that all reads are over.
+    """
+    o.planes = PLANES
+    lanes = fenced_lanes(o, k, mask, RELEASED_WIDE)
+    if lanes != 0:
+        release_fenced(o, c, k, lanes, RELEASED_WIDE)
+    store(U32(k.clock), k.now.own)
+    collect_plane(o, c.views + UNSAID, c.seen + UNSAID, k.first, k.now.views, k.now.own, k.now.copied, mask)
+    for p in unrolled(1, PLANES):
+        if p < PROXIES or p == UNSAID:
+            ids = plane_of(k.now.views, p)
+            collect_plane(o, c.views + p, c.seen + p, k.first, ids, plane_of(k.now.own, p), plane_of(k.now.copied, p), mask)
+    k.clock = k.clock + 1
+
+
 # the cluster ----------------------------------------------------------------------------------------------------------
 @native
 def order_cluster_arrived(w: ptr_to(Warp), mask: u32, order: u32, site: u32) -> None:
@@ -203,7 +225,7 @@ def order_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32,
         if o.planes < PROXIES:
             o.planes = PROXIES
         fence_plane(o, k, mask, FENCED_READS)
-    if kind == Fence.MEMORY and (order & Order.ACQUIRE) != 0 and o.planes == PLANES:
+    if kind == Fence.MEMORY and (order & Order.ACQUIRE) != 0 and o.planes >= FENCES:
         know_acquired(o, k, mask, ACQUIRED)
         if wide:
             know_acquired(o, k, mask, ACQUIRED_WIDE)
@@ -215,7 +237,7 @@ def order_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32,
     elif kind != Fence.MEMORY or (order & Order.RELEASE) == 0:
         released = 0
     if released != 0:
-        o.planes = PLANES
+        use_fences(o)
         fence_plane(o, k, released, RELEASED)
         if wide:
             fence_plane(o, k, released, RELEASED_WIDE)
@@ -248,7 +270,10 @@ def order_mbarrier_arrived(
                 release_behind(o, k, mask, entry.collecting, k.order, RELEASED)
             elif ((k.order >> SCOPE_SHIFT) & SCOPE_MASK) != _CTA:  # no other thread can wait there
                 entry.is_far = 1
-                release_behind(o, k, mask, entry.far, k.order, RELEASED_WIDE)
+                if (k.order & (SAID | Order.RELEASE)) == Order.RELEASE:
+                    release_unsaid(o, k, mask, entry.far)
+                else:
+                    release_behind(o, k, mask, entry.far, k.order, RELEASED_WIDE)
 
 
 @native
@@ -266,7 +291,7 @@ def order_mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), paritie
     if (k.order & Order.ACQUIRE) == 0:
         plane = ACQUIRED
         far_plane = ACQUIRED_WIDE
-        o.planes = PLANES
+        use_fences(o)
     left = mask
     while left != 0:
         lane = trailing_zeros(left)

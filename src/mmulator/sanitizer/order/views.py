@@ -28,10 +28,12 @@ U32 = u32.vec(32)
 # Planes of the views of a lane: KNOWN for actions that happen before; the next three with a fence.proxy.async between, for
 # shared memory, for global memory, for reads of shared memory; RELEASED and RELEASED_WIDE with a fence of memory between, of
 # any scope or wider than the CTA; ACQUIRED and ACQUIRED_WIDE for actions that will happen before after such a fence, because
-# relaxed loads have seen them.
-PLANES = 8
-KNOWN, FENCED, FENCED_GLOBAL, FENCED_READS, RELEASED, RELEASED_WIDE, ACQUIRED, ACQUIRED_WIDE = range(PLANES)
+# relaxed loads have seen them; UNSAID for actions of which other blocks said by an arrival without a scope that they are over,
+# which is true of reads, and not of writes that go beyond the block.
+PLANES = 9
+KNOWN, FENCED, FENCED_GLOBAL, FENCED_READS, RELEASED, RELEASED_WIDE, ACQUIRED, ACQUIRED_WIDE, UNSAID = range(PLANES)
 PROXIES = 4  # planes about proxies: the first ones
+FENCES = 8  # these and those about fences
 ISSUES = WGMMA.room
 NOTHING, ALL, FIRST = 0, 1, 2  # fixed views, and the first other
 NO_AGENT = 0xFFFFFFFF
@@ -60,7 +62,7 @@ Collector = Struct("Collector", [("views", u32, PLANES), ("seen", u32, PLANES)])
 # threads: number of agents that are threads.
 # copies: whether each thread has a second agent for its cp.async.
 # stride: entries of a view. bound: entries in use.
-# planes: planes in use so far, 1, PROXIES or all. least: planes in use from the start.
+# planes: planes in use so far, 1, PROXIES, FENCES or all. least: planes in use from the start.
 # capacity, fresh, free: number of views; views from `fresh` on were never used; list of free ones.
 Orders = Struct("Orders", [
     ("threads", u32), ("copies", u32), ("base", u32), ("next_agent", u32), ("bound", u32), ("stride", u32),
@@ -97,6 +99,13 @@ def plane_of(lanes: Any, plane: Any) -> Any:
 @native(inline=True)
 def knower_of(o: ptr_to(Orders), w: ptr_to(Warp)) -> ptr_to(WarpClocks):
     return o.knowers + warp_number(w)
+
+
+@native(inline=True)
+def use_fences(o: ptr_to(Orders)) -> None:
+    """Note that the planes about fences are in use."""
+    if o.planes < FENCES:
+        o.planes = FENCES
 
 
 # views ----------------------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from mmulator.native.hooks.events import SCOPES
 from mmulator.native.state import FULL, LANES, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.sanitizer.shadow.before import known_lanes, surely_known, together
+from mmulator.sanitizer.shadow.judgement import SIZES
 from mmulator.sanitizer.shadow.readers import joined, read_by_itself
 from mmulator.sanitizer.shadow.records import (
     KIND_SHIFT,
@@ -178,7 +179,8 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, entries: ptr_
     weak = U32(u32(0))
     left = leaders & mask_bits(last != 0)
     if (a.flags & (STRONG | STEADY)) == STRONG and scope_of(a.flags) >= SCOPES["gpu"]:
-        left = left & ~mask_bits(agreeing(gather(U32, flags_of(a.store, last), bits_mask(left))))
+        flags = gather(U32, flags_of(a.store, last), bits_mask(left))
+        left = left & ~mask_bits(agreeing(flags) & (((flags ^ a.flags) & SIZES) == 0))
     while left != 0:
         number = u32(each[trailing_zeros(left)]) >> LANE_BITS
         same = mask_bits((last >> LANE_BITS) == number) & left

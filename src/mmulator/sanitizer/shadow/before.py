@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, funnel_left, load, mask_bits, minimum, trailing_zeros
+from mmulator.codegen.ops import cast_ptr, funnel_left, load, mask_bits, maximum, minimum, trailing_zeros
 from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.sanitizer.order import views
-from mmulator.sanitizer.order.clocks import agent_of, knows, now
+from mmulator.sanitizer.order.clocks import agent_of, knows, knows_all, now
 from mmulator.sanitizer.order.issues import has_fenced, issue_knows_foreign
 from mmulator.sanitizer.order.views import U32, entries_of, knower_of, orders_of
 from mmulator.sanitizer.order.world import knows_foreign, view_knows_foreign
 from mmulator.sanitizer.shadow.conflicts import async_conflict, async_found
-from mmulator.sanitizer.shadow.judgement import conflict, steady_broken
+from mmulator.sanitizer.shadow.judgement import SIZES, conflict, steady_broken
 from mmulator.sanitizer.shadow.records import (
     ATOMIC,
+    BEYOND,
     KIND_SHIFT,
     LANE_BITS,
     LANE_MASK,
@@ -60,6 +61,18 @@ def surely_known(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> boolean:
     return v.key == number * 2 + a.store.foreign and ((a.mask & ~v.observers) | (r.all & ~v.lanes)) == 0
 
 
+@native(inline=True)
+def is_sent(r: ptr_to(Record)) -> boolean:
+    """Whether a record is a thread's write to memory beyond its block, which an arrival without a scope does not carry along."""
+    return kind_of(r.flags) == 0 and (r.flags & (WRITE | ATOMIC)) != 0 and (r.flags & BEYOND) != 0
+
+
+@native(inline=True)
+def counts_unsaid(o: ptr_to(views.Orders), r: ptr_to(Record)) -> boolean:
+    """Whether a record happens before what follows an arrival without a scope."""
+    return o.planes > views.UNSAID and not is_sent(r)
+
+
 @native
 def known_lanes(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> u32:
     """Mask of the lanes of a record whose access happens before that of all lanes of the actor. The result is cached: it stays
@@ -82,9 +95,16 @@ def known_lanes(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> u32:
     ids = load(U32, k.now.views)
     left = a.mask
     known = ~u32(0)
+    unsaid = counts_unsaid(o, r)
     while left != 0:
-        id = k.now.views[trailing_zeros(left)]
-        left = left & ~mask_bits(ids == id)
+        first = trailing_zeros(left)
+        id = k.now.views[first]
+        same = mask_bits(ids == id)
+        more = u32(views.NOTHING)
+        if unsaid:
+            more = k.now.views[views.UNSAID * 32 + first]
+            same = same & mask_bits(load(U32, k.now.views, views.UNSAID * 32) == more)
+        left = left & ~same
         if store.foreign != 0 and r.cluster != u32(cluster.number):
             lanes = r.all & known
             while lanes != 0:
@@ -96,9 +116,10 @@ def known_lanes(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> u32:
                 if not view_knows_foreign(cluster, id, r.cluster, agent, r.clock):
                     known = known & ~(1 << lane)
         elif (r.flags & PER_LANE) != 0:
-            known = known & mask_bits(load(U32, entries_of(o, id), r.agent) >= r.clock)
+            latest = maximum(load(U32, entries_of(o, id), r.agent), load(U32, entries_of(o, more), r.agent))
+            known = known & mask_bits(latest >= r.clock)
         elif r.agent < o.stride:
-            if entries_of(o, id)[r.agent] < r.clock:
+            if maximum(entries_of(o, id)[r.agent], entries_of(o, more)[r.agent]) < r.clock:
                 known = 0
     v.key = key
     v.observers = a.mask
@@ -127,6 +148,9 @@ def knows_exactly(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) 
             if foreign:
                 if not knows_foreign(a.w, one, r.cluster, agent, r.clock):
                     return False
+            elif is_sent(r):
+                if knows_all(a.w, one, agent, r.clock) == 0:
+                    return False
             elif knows(a.w, one, agent, r.clock) == 0:
                 return False
     return True
@@ -149,6 +173,8 @@ def issue_lanes(a: ptr_to(Actor), r: ptr_to(Record), plane: u32) -> u32:
             known = known | mask_bits(load(U32, entries_of(o, id), r.agent) >= r.clock)
         elif entries_of(o, id)[r.agent] >= r.clock:
             known = ~u32(0)
+    if plane == views.KNOWN and counts_unsaid(o, r):
+        known = known | issue_lanes(a, r, views.UNSAID)
     if (r.flags & PER_LANE) != 0:
         if r.agent == k.first:
             if plane == views.KNOWN:
@@ -183,7 +209,7 @@ def issue_level(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) ->
             v.key = key
             v.observers = a.issuers
             v.lanes = issue_lanes(a, r, u32(views.FENCED) + a.store.foreign)
-            if v.lanes != 0 and orders_of(a.cluster).planes == views.PLANES:
+            if v.lanes != 0 and orders_of(a.cluster).planes >= views.FENCES:
                 v.lanes = v.lanes & issue_lanes(a, r, views.KNOWN)  # what is relaxed passes on more proxy fences than actions
         a.seen_fenced = v.lanes
         a.seen_known = v.lanes
@@ -200,8 +226,8 @@ def issue_level(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) ->
 
 @native
 def together(a: ptr_to(Actor), r: ptr_to(Record)) -> u32:
-    """1 if both accesses are strong and the scope of each includes the other."""
-    if (a.flags & r.flags & STRONG) == 0:
+    """1 if both accesses are strong, of elements of one size, and the scope of each includes the other."""
+    if (a.flags & r.flags & STRONG) == 0 or ((a.flags ^ r.flags) & SIZES) != 0:
         return 0
     scope = minimum((a.flags >> SCOPE_SHIFT) & SCOPE_MASK, (r.flags >> SCOPE_SHIFT) & SCOPE_MASK)
     if r.cta == a.w.cta.linear:

@@ -7,7 +7,7 @@ run can tell the order of such writes. So a write stays pending until the next h
 from __future__ import annotations
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, stack
+from mmulator.codegen.ops import cast_ptr, select, stack
 from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.native.memory.windows import peek
 from mmulator.native.state import Warp
@@ -18,6 +18,8 @@ from mmulator.sanitizer.shadow.decisions import Decisions
 from mmulator.sanitizer.shadow.records import (
     ATOMIC,
     DOUBTS,
+    SIZE_MASK,
+    SIZE_SHIFT,
     STEADY,
     STRONG,
     WRITE,
@@ -29,23 +31,25 @@ from mmulator.sanitizer.shadow.records import (
 )
 
 # Two accesses that nothing orders. half: a strong read meets a write that is not. replica: is_replicated_read. apart: of two
-# blocks. strong: both are. foreign: in global memory. copy: a cp.async of which the actor knows the issue. warp: of one warp.
-# record_writes, writes: the record's access does, the actor's does.
+# blocks. strong: both are. sizes: both are, of elements of different sizes. foreign: in global memory. copy: a cp.async of which
+# the actor knows the issue. warp: of one warp. record_writes, writes: the record's access does, the actor's does.
 RACES = Decisions(rules, """
-    half  replica  apart  strong  foreign  copy  warp  record_writes  writes  |  rule
-    1     -        -      -       -        -     -     -              -       |  HALF_STRONG
-    0     1        -      -       -        -     -     -              -       |  REPLICATED_READ
-    0     0        1      1       -        -     -     -              -       |  SCOPE
-    0     0        1      0       1        -     -     -              -       |  BETWEEN_BLOCKS
-    0     0        1      0       0        -     -     -              -       |  IN_CLUSTER
-    0     0        0      -       -        1     -     0              -       |  COPY_SOURCE
-    0     0        0      -       -        1     -     1              1       |  COPY_OVERWRITTEN
-    0     0        0      -       -        1     -     1              0       |  COPY_READ
-    0     0        0      -       -        0     1     -              -       |  IN_WARP
-    0     0        0      -       -        0     0     1              1       |  WRITE_WRITE
-    0     0        0      -       -        0     0     1              0       |  READ_WRITE
-    0     0        0      -       -        0     0     0              -       |  READ_WRITE
+    sizes  half  replica  apart  strong  foreign  copy  warp  record_writes  writes  |  rule
+    1      -     -        -      -       -        -     -     -              -       |  SIZES
+    0      1     -        -      -       -        -     -     -              -       |  HALF_STRONG
+    0      0     1        -      -       -        -     -     -              -       |  REPLICATED_READ
+    0      0     0        1      1       -        -     -     -              -       |  SCOPE
+    0      0     0        1      0       1        -     -     -              -       |  BETWEEN_BLOCKS
+    0      0     0        1      0       0        -     -     -              -       |  IN_CLUSTER
+    0      0     0        0      -       -        1     -     0              -       |  COPY_SOURCE
+    0      0     0        0      -       -        1     -     1              1       |  COPY_OVERWRITTEN
+    0      0     0        0      -       -        1     -     1              0       |  COPY_READ
+    0      0     0        0      -       -        0     1     -              -       |  IN_WARP
+    0      0     0        0      -       -        0     0     1              1       |  WRITE_WRITE
+    0      0     0        0      -       -        0     0     1              0       |  READ_WRITE
+    0      0     0        0      -       -        0     0     0              -       |  READ_WRITE
 """)
+SIZES = SIZE_MASK << SIZE_SHIFT
 AGAIN = 63  # of the word of a finding: the write is not the first one there
 LARGEST = 16  # bytes of a write that may be of what was there
 
@@ -87,8 +91,10 @@ def rule_of(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, wrote: u32) -> u32:
             replica = is_replicated_read(a, r, lane, wrote)
     if kind_of(r.flags) == int(AccessKind.COPY) and not apart:
         copy = knows_issue(a, r, lane) != 0
+    strong = (a.flags & r.flags & STRONG) != 0
+    sizes = strong and ((a.flags ^ r.flags) & SIZES) != 0
     return RACES(
-        half=half, replica=replica, apart=apart, strong=(a.flags & r.flags & STRONG) != 0, foreign=foreign, copy=copy,
+        sizes=sizes, half=half, replica=replica, apart=apart, strong=strong, foreign=foreign, copy=copy,
         warp=r.warp == a.w.index, record_writes=wrote != 0, writes=writes,
     )  # fmt: skip
 
@@ -141,6 +147,14 @@ def tell_race(
             e.other_cta = w.cta.linear
             e.other_warp = w.index
             e.other_lanes = lanes
+    if rule == rules.REPLICATED_READ.number and e.cta == w.cta.linear:  # all that read, for findings/shadows.py
+        reader = select(swap, other_warp, w.index)
+        readers = select(swap, other_lanes, lanes)
+        if other_warp == w.index:
+            readers = readers & ~select(swap, lanes, other_lanes)
+        if readers != 0:
+            e.words[1] = e.words[1] | (1 << u64(reader))
+            e.words[2] = e.words[2] | u64(readers)
 
 
 @native

@@ -20,6 +20,7 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.native.hooks.events import PROXY_SHIFT, Access, Order, Proxy, by
 from mmulator.native.hooks.events import SCOPE_SHIFT as ORDER_SCOPE
+from mmulator.native.hooks.events import SIZE_SHIFT as ORDER_SIZE
 from mmulator.native.state import COPIES, Queue, Warp
 from mmulator.program.addresses import RANK_SHIFT
 from mmulator.sanitizer.order.clocks import agent_of, copies_agent_of, now
@@ -27,12 +28,15 @@ from mmulator.sanitizer.shadow.at_once import all_at_once, learn_pattern, patter
 from mmulator.sanitizer.shadow.judgement import settle_doubts
 from mmulator.sanitizer.shadow.records import (
     ATOMIC,
+    BEYOND,
     KIND_SHIFT,
     LANE_BITS,
     PER_LANE,
     READ,
     SCOPE_MASK,
     SCOPE_SHIFT,
+    SIZE_MASK,
+    SIZE_SHIFT,
     STRONG,
     WRITE,
     AccessKind,
@@ -58,12 +62,15 @@ MADE = by(Access.WRITE, Proxy.MBARRIER)  # an mbarrier is made or ended: a gener
 
 
 @native
-def thread_acts(w: ptr_to(Warp), s: ptr_to(Races), mask: u32, global_: u32, access: u32, site: u32, a: ptr_to(Actor)) -> u32:
+def thread_acts(
+    w: ptr_to(Warp), s: ptr_to(Races), mask: u32, at: u64, global_: u32, access: u32, site: u32, a: ptr_to(Actor)
+) -> u32:
     """Prepare an actor for an access of a warp's lanes, or of their cp.async. Returns the clock of the issue for cp.async,
     otherwise 0.
 
     w, mask, site: the warp, lanes and instruction.
     s: the shadow.
+    at: the address of the first lane.
     global_: whether it accesses global memory.
     access: read, write and flags.
     a: the actor.
@@ -84,6 +91,7 @@ def thread_acts(w: ptr_to(Warp), s: ptr_to(Races), mask: u32, global_: u32, acce
     a.plain = u32((access & (WRITE | ATOMIC | LATER)) == WRITE)
     if (s.order & Order.STRONG) != 0:
         flags = flags | STRONG | (((s.order >> ORDER_SCOPE) & SCOPE_MASK) << SCOPE_SHIFT)
+        flags = flags | (((s.order >> ORDER_SIZE) & SIZE_MASK) << SIZE_SHIFT)
     since = u32(0)
     if (access & LATER) != 0:
         flags = flags | (int(AccessKind.COPY) << KIND_SHIFT)
@@ -92,8 +100,10 @@ def thread_acts(w: ptr_to(Warp), s: ptr_to(Races), mask: u32, global_: u32, acce
         a.clock = u32((cast_ptr(Queue, w.queues) + COPIES.queue).issued) + 1
     if global_ == 0:
         enough(s, w)
+        if u32((at >> RANK_SHIFT) & 0xFF) != w.cta.rank:
+            flags = flags | BEYOND
     else:
-        flags = flags | s.launch.steady[site]
+        flags = flags | s.launch.steady[site] | BEYOND
     a.flags = flags
     return since
 
@@ -172,7 +182,7 @@ def race_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
                 if is_quiet(area, access & (WRITE | ATOMIC)):
                     return
     a = stack(Actor)
-    since = thread_acts(w, s, mask, space - 1, access, site, a)
+    since = thread_acts(w, s, mask, at[first] | base, space - 1, access, site, a)
     if (mask_bits((addresses >> RANK_SHIFT) != (at[first] >> RANK_SHIFT)) & mask) == 0 and bytes <= 16:
         far = select(bits_mask(mask), U32(addresses) - u32(at[first]), U32(u32(0)))
         p = pattern_of(s, w, site)
@@ -215,7 +225,7 @@ def race_lane(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
         return
     a = stack(Actor)
     one = u32(1)
-    as_lanes(a, lane, one << lane, thread_acts(w, s, one << lane, space - 1, access, site, a))
+    as_lanes(a, lane, one << lane, thread_acts(w, s, one << lane, at, space - 1, access, site, a))
     touch(a, at, u64(bytes))
 
 

@@ -38,8 +38,10 @@ SCOPE_SHIFT, SCOPE_MASK = 4, 7  # scope of a strong access: native/hooks/events.
 MANY = 1 << 7  # several lanes access the same bytes with one instruction
 PER_LANE = 1 << 8  # the agent is that of lane 0; lane l has agent + l
 STEADY = 1 << 9  # a read of memory that must not change while the kernel runs
+BEYOND = 1 << 10  # memory of another block, or global memory
 KIND_SHIFT, KIND_MASK = 12, 15
 PATTERN_SHIFT, PATTERN_MASK = 16, 7  # swizzle of a tensor copy to shared memory (swizzles.py)
+SIZE_SHIFT, SIZE_MASK = 19, 7  # of a strong access: log2 of the bytes of an element
 PROXY_FROM = int(AccessKind.BULK)
 
 LANE_BITS = 5
@@ -191,6 +193,7 @@ def more_records(s: ptr_to(Races), store: ptr_to(Store)) -> boolean:
         return False
     store.next = first + 1
     store.end = first + 1 + CHUNK
+    fill_bytes(store.records + store.next, 0, u64(CHUNK) * Record.size)  # those without a clock are none
     return True
 
 
