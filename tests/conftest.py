@@ -56,8 +56,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests `full` as tests/support/quick.py says, and leave those out whose file is not named on the command line.
 
-    With --chapter NAME there stay: of files that have the chapter's name all, those whose own names have it, and laws.
+    With --chapter NAME there stay: of files that have the chapter's name all, those whose own names have it, and laws. The
+    longest file comes first: at the end of a run with `-n` the other workers would wait for it.
     """
+    items.sort(key=lambda item: item.path.name != "test_ub.py")
     cases: Counter[str] = Counter()
     for item in items:
         function = name_of(item)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from mmulator.isa import table
-from tests.support import places, rows, vectors
+from tests.support import places, rows, sources, vectors
 
 ROOT = places.ROOT / "src" / "mmulator"
 # Each layer imports only layers before it; names in one tuple do not know each other.
@@ -33,14 +32,6 @@ def layer(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
-def runs(node: ast.AST) -> Iterator[ast.AST]:
-    """All of a file but what is for types alone."""
-    for child in ast.iter_child_nodes(node):
-        if not (isinstance(child, ast.If) and any(getattr(n, "id", "") == "TYPE_CHECKING" for n in ast.walk(child.test))):
-            yield child
-            yield from runs(child)
-
-
 Imports = tuple[ast.Import | ast.ImportFrom, ...]
 
 
@@ -48,8 +39,10 @@ Imports = tuple[ast.Import | ast.ImportFrom, ...]
 def statements(path: Path) -> tuple[Imports, Imports]:
     """The imports of a file, inside functions too: all, and those that are not for types alone."""
     tree = ast.parse(path.read_text())
-    every, running = ([n for n in nodes if isinstance(n, ast.Import | ast.ImportFrom)] for nodes in (ast.walk(tree), runs(tree)))
-    return tuple(every), tuple(running)
+    every, running = (
+        tuple(s for s in sources.statements(tree, types) if isinstance(s, ast.Import | ast.ImportFrom)) for types in (True, False)
+    )
+    return every, running
 
 
 def imported(path: Path) -> set[str]:
@@ -216,7 +209,7 @@ def test_tests_do_not_use_tools() -> None:
     tests = places.ROOT / "tests"
     found = []
     for path in sorted(p for p in tests.rglob("*.py") if p.relative_to(tests).parts[0] != "tools"):
-        for node in statements(path)[0]:
+        for node in statements(path)[0] if "tools" in path.read_text() else ():
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
             found += [f"{path.relative_to(tests)}: {n}" for n in names if n.split(".")[0] == "tools" and not n.startswith(PAGES)]
     assert not found

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ from mmulator.rules.values import UNDEFINED_STORE
 from mmulator.sanitizer.instrument import SANITIZE
 from mmulator.source import Source
 from mmulator.twin.moves import movmatrix_function
-from tests.support import row_forms, rows
+from tests.support import row_forms, rows, sources
 from tests.support.ptx_text import kernel
 
 SCALAR = [r for rows in table.ROWS.values() for r in rows if r.signatures is None]
@@ -333,8 +333,8 @@ def test_a_row_that_says_nothing_is_lane_wise(body: str, monkeypatch: pytest.Mon
 
 
 # nobody else knows opcodes -----------------------------------------------------------------------------------------
-SOURCE = Path(__file__).parents[2] / "src" / "mmulator"
-FILES = sorted(p for p in SOURCE.rglob("*.py") if "ptx" not in p.relative_to(SOURCE).parts[:1])
+SOURCE = sources.SOURCE
+FILES = [p for p in sources.FILES if "ptx" not in p.relative_to(SOURCE).parts[:1]]
 # Chapters, files for some instructions, and folders that name instructions to people or have functions of the same names: they
 # name what they are about, and decide by a row's columns all the same.
 NAMING = {"meaning", "lowering", "isa", "cli", "codegen", "conformance", "doors", "explore", "inspect", "instruction", "layouts",
@@ -412,9 +412,10 @@ def opcode_decisions(tree: ast.AST) -> list[str]:
 def decided() -> dict[str, list[str]]:
     """Decisions by opcode of every file that has some."""
     found = {}
-    for path in FILES:
+    said_or_read = re.compile(rf"opcode|mnemonic|form\.name|[\"'}}](?:{'|'.join(map(re.escape, OPCODES))})[\"'{{]")
+    for path, tree in sources.trees(said_or_read, FILES):
         judge = opcode_decisions if path in CHAPTERS else decisions
-        if said := judge(ast.parse(path.read_text())):
+        if said := judge(tree):
             found[str(path.relative_to(SOURCE))] = said
     return found
 
@@ -449,7 +450,7 @@ def family_decisions(tree: ast.AST) -> list[str]:
 
 def test_families_decide_little() -> None:
     """Where all depends on the family a table by family says it; what a row's column says is asked there."""
-    found = [(p.name, text) for p in SOURCE.rglob("*.py") for text in family_decisions(ast.parse(p.read_text()))]
+    found = [(p.name, text) for p, tree in sources.trees(re.compile("family")) for text in family_decisions(tree)]
     assert len(found) < 40, found
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import cache
 
-from tests.support import places
+from tests.support import places, sources
 
-PACKAGE = places.ROOT / "src" / "mmulator"
 # Docstrings that begin with a pronoun, or with "Of" or "What" and no noun of their own, in the whole package: fewer each time.
 VAGUE = ("It ", "Its ", "They ", "Those ", "Of ", "That ", "What ")
 MOST_VAGUE = 0
@@ -35,16 +33,13 @@ TWICE = {"Function", "Instruction", "Memory", "Part"}
 @cache
 def docstrings() -> list[tuple[str, str]]:
     """(place, docstring) of every module, class and function."""
-    return [*_docstrings()]
-
-
-def _docstrings() -> Iterator[tuple[str, str]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-                text = ast.get_docstring(node)
-                if text:
-                    yield f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 1)} {getattr(node, 'name', '')}", text
+    found = []
+    for path, tree in sources.trees(re.compile('"""')):
+        for node in (tree, *sources.statements(tree)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
+                place = f"{path.relative_to(sources.SOURCE)}:{getattr(node, 'lineno', 1)} {getattr(node, 'name', '')}"
+                found.append((place, text))
+    return found
 
 
 def test_a_docstring_does_not_lean_on_its_neighbour() -> None:
@@ -73,10 +68,9 @@ def test_clear_folders_stay_clear() -> None:
 def test_a_class_name_stands_once() -> None:
     """A reader who looks for a class by its name finds one."""
     files = defaultdict(set)
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                files[node.name].add(str(path.relative_to(PACKAGE)))
+    for path in sources.FILES:
+        for name in re.findall(r"^ *class (\w+)(?=.*:)", path.read_text(), re.MULTILINE):
+            files[name].add(str(path.relative_to(sources.SOURCE)))
     found = {name: sorted(where) for name, where in files.items() if len(where) > 1}
     assert not {name: where for name, where in found.items() if name not in TWICE}, "give one of them another name"
     assert not TWICE - set(found), "no longer double: take it from the list"
