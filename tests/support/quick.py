@@ -29,7 +29,8 @@ QUICK_CASES = {
     "judging/test_judge.py::test_outcomes": 5, "judging/test_judge.py::test_programs": 5, "judging/test_judge.py::*": 0,
     # what goes through everything
     "program/test_growth.py*": 7, "twin/test_tiers.py*": 0, "twin/test_wide.py::*batches_hand*": 0,
-    "laws/test_effects.py::*guarded_instruction*": 0,
+    "laws/test_effects.py::*guarded_instruction*": 0, "sanitizer/test_same_again.py::*drawn*": 11,
+    "sanitizer/test_same_again.py::*corpus*": 0,
     "laws/test_fingerprint.py*": 0, "cli/test_exec.py::*put_together": 0, "debug/dap/test_sessions.py::*hit_conditions*": 3,
     "laws/test_docs.py::test_command_runs": 7, "laws/test_memory.py::test_edges*": 5,
     "explore/test_positions.py*": 0, "explore/test_memory.py::test_every_element*": 0, "inspect/test_layout.py::*tables_fit*": 0,
