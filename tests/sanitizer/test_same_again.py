@@ -25,7 +25,8 @@ HEAD = """.version 8.3
 """
 # Steps of drawn programs; blocks meet at eight words, at words of their own, and at a turn that each gives to the next.
 STEPS = (
-    "@%p st.global.u32 [%d + {at}], %v;", "@%p ld.global.u32 %v, [%d + {at}];", "@%p red.relaxed.gpu.global.add.u32 [%d + {at}], 1;",
+    "@%p st.global.u32 [%d + {at}], %v;", "@%p ld.global.u32 %v, [%d + {at}];",
+    "@%p red.relaxed.gpu.global.add.u32 [%d + {at}], 1;",
     "@%p atom.acq_rel.gpu.global.add.u32 %v, [%d + {at}], 1;", "@%p atom.relaxed.cta.global.add.u32 %v, [%d + {at}], 1;",
     "@%p st.release.gpu.global.u32 [%d + {at}], %v;", "@%p ld.acquire.gpu.global.u32 %v, [%d + {at}];", "fence.acq_rel.gpu;",
     "bar.sync 0;", "st.shared.u32 [%w], %v;", "ld.shared.u32 %v, [%w];", "@%p st.shared.u32 [tile + {at}], %v;",

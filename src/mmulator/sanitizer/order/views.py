@@ -42,8 +42,8 @@ NO_AGENT = 0xFFFFFFFF
 #     clock.
 Knowledge = Struct("Knowledge", [("views", u32, PLANES * 32), ("own", u32, PLANES * 32), ("copied", u32, PLANES * 32)])
 
-# The last strong write of a release to a location: its cluster, agent of lane 0 of its warp, clock (0: none) and site, and whether
-# its scope is wider than a CTA.
+# The last strong write of a release to a location: its cluster, agent of lane 0 of its warp, clock (0: none) and site, and
+# whether its scope is wider than a CTA.
 StrongWrite = Struct("StrongWrite", [("cluster", u32), ("warp", u32), ("clock", u32), ("site", u32), ("wide", u32)])
 # Such a write whose value lanes have loaded from an address; since: their clock then.
 Observation = Struct("Observation", [("at", u64), ("write", StrongWrite), ("lanes", u32), ("since", u32)])
