@@ -40,6 +40,7 @@ QUICK_CASES = {
     "laws/test_fingerprint.py*": 0, "laws/test_schemas.py::test_every_document*": 0, "record/test_planted.py*": 5,
     "cli/test_exec.py::*put_together": 0, "codegen/test_native.py::*whole": 0,
     "laws/test_effects.py::*guarded_instruction*": 0,
+    "sanitizer/test_same_again.py::*drawn*": 11, "sanitizer/test_same_again.py::*corpus*": 0,
     "laws/test_docs.py::test_command_runs": 7, "laws/test_memory.py::test_edges*": 5,
     "explore/test_positions.py*": 0, "explore/test_memory.py::test_every_element*": 0,
     "inspect/test_layout.py::*tables_fit*": 0,

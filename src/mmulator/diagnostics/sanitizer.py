@@ -51,6 +51,8 @@ def _point(state: np.ndarray, name: str, memory: Memory) -> None:
 class Sanitizer(Observer):
     """The observer that looks for undefined behaviour. Findings that have no room in a worker's table are counted."""
 
+    ordered = True
+
     def __init__(self, rules: frozenset[str] | None = None, strict: bool = False) -> None:
         """rules: names of the rules to report; None for all rules. strict: whether None includes rules of severity note."""
         self.rules, self.strict = rules, strict

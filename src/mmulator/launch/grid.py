@@ -73,7 +73,7 @@ class Grid:
         self.kernel, self.shape, self.arguments = kernel, shape, arguments = launch.kernel, launch.shape, launch.arguments
         self.seed = how.seed
         threads = how.threads or (1 if observers and any(o.alone for o in observers) else cores())
-        self.workers = max(1, min(threads, shape.clusters))
+        self.workers = 1 if any(o.ordered for o in observers) else max(1, min(threads, shape.clusters))
         self.buffers = arguments.buffers
         variables = kernel.image.buffers if launch.variables is None else launch.variables
         if variables:

@@ -19,10 +19,11 @@ class Observer:
 
     calls: native functions of the instrument call Python.
     alone: the launch has one thread of the host, unless it says how many.
+    ordered: it has one, whatever it says, since what is seen depends on the order of clusters.
     apart: the worker comes back to Python when a cluster ends.
     """
 
-    calls = alone = apart = False
+    calls = alone = ordered = apart = False
 
     @property
     def instrument(self) -> Instrument:

@@ -16,8 +16,8 @@ fence.proxy.async are fenced (`own`). If the pool of views or agents is full, ev
 from __future__ import annotations
 
 from mmulator.codegen.lang import native, unrolled
-from mmulator.codegen.ops import bits_mask, fill_bytes, load, mask_bits, popcount, select, stack, store, trailing_zeros
-from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.codegen.ops import bits_mask, cast_ptr, fill_bytes, load, mask_bits, popcount, select, stack, store, trailing_zeros
+from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.native.asynchrony.accounts import warp_number
 from mmulator.native.state import Cluster, Warp
 from mmulator.sanitizer.found import of_launch
@@ -29,12 +29,15 @@ from mmulator.sanitizer.order.views import (
     KNOWN,
     NO_AGENT,
     NOTHING,
+    OBSERVATIONS,
     PLANES,
     PROXIES,
     U32,
     UNSAID,
     Collector,
+    Observation,
     Orders,
+    StrongWrite,
     WarpClocks,
     collect_plane,
     copied_view,
@@ -99,6 +102,68 @@ def fenced_lanes(o: ptr_to(Orders), k: ptr_to(WarpClocks), mask: u32, plane: u32
         return 0
     at = plane * 32
     return mask & mask_bits((load(U32, k.now.views, at) | load(U32, k.now.own, at)) != 0)
+
+
+# observed writes ------------------------------------------------------------------------------------------------------
+@native
+def note_write(w: ptr_to(Warp), out: ptr_to(StrongWrite), wide: u32, site: u32) -> None:
+    """Record the strong write of a release, which comes next."""
+    k = knower_of(orders_of(w.cta.cluster), w)
+    out.cluster = u32(w.cta.cluster.number)
+    out.warp = k.first
+    out.clock = k.clock
+    out.site = site
+    out.wide = wide
+
+
+@native(inline=True)
+def is_write(a: ptr_to(StrongWrite), cluster: u32, warp: u32, clock: u32, site: u32) -> boolean:
+    return a.clock == clock and a.warp == warp and a.site == site and a.cluster == cluster
+
+
+@native
+def note_seen(w: ptr_to(Warp), lanes: u32, at: u64, write: ptr_to(StrongWrite)) -> None:
+    """Record that lanes have loaded the value of a write, if there is one."""
+    if write.clock == 0:
+        return
+    k = knower_of(orders_of(w.cta.cluster), w)
+    seen = cast_ptr(Observation, k.seen)
+    for n in range(u32(OBSERVATIONS)):
+        s = seen + n
+        if s.at == at and (lanes & ~s.lanes) == 0 and is_write(s.write, write.cluster, write.warp, write.clock, write.site):
+            return
+    s = seen + (k.seen_count & (OBSERVATIONS - 1))
+    k.seen_count = k.seen_count + 1
+    s.at = at
+    note = s.write
+    note.cluster = write.cluster
+    note.warp = write.warp
+    note.clock = write.clock
+    note.site = write.site
+    s.lanes = lanes
+    s.since = k.clock
+
+
+@native
+def has_seen(
+    w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, cluster: u32, warp: u32, clock: u32, site: u32
+) -> boolean:
+    """Whether a strong write to some of these bytes was observed by a load that happens before a lane's next action (PTX ISA 9.1,
+    Causality Order, observation). The write is named as in StrongWrite.
+    """
+    o = orders_of(w.cta.cluster)
+    for i in range(w.cta.cluster.warp_count):
+        k = o.knowers + i
+        for n in range(u32(OBSERVATIONS)):
+            s = cast_ptr(Observation, k.seen) + n
+            if s.at - at < bytes and is_write(s.write, cluster, warp, clock, site):
+                left = s.lanes
+                while left != 0:
+                    other = trailing_zeros(left)
+                    left = left & (left - 1)
+                    if knows(w, lane, k.first + other, s.since) != 0:
+                        return True
+    return False
 
 
 # what others ask ------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, null, st
 from mmulator.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
 from mmulator.native.hooks.events import LOADS, SCOPE_MASK, SCOPE_SHIFT, SCOPES, STORES, Order
 from mmulator.native.state import Warp
-from mmulator.sanitizer.order.clocks import fenced_lanes, release_fenced
+from mmulator.sanitizer.order.clocks import fenced_lanes, note_seen, note_write, release_fenced
 from mmulator.sanitizer.order.views import (
     ACQUIRED,
     ACQUIRED_WIDE,
@@ -23,6 +23,7 @@ from mmulator.sanitizer.order.views import (
     RELEASED_WIDE,
     Collector,
     Orders,
+    StrongWrite,
     acquire_behind,
     clear_collector,
     drop_id,
@@ -36,8 +37,8 @@ from mmulator.sanitizer.order.world import has_world, hear_world, overwrite_worl
 
 U64 = u64.vec(32)
 # A location, by its address (0: free entry). owner: rank + 1 of the CTA whose releases are in the first views; the second views
-# have releases in a wider scope.
-Location = Struct("Location", [("at", u64), ("owner", u32), ("views", u32, 2 * PLANES)])
+# have releases in a wider scope. write: the last strong write of a release.
+Location = Struct("Location", [("at", u64), ("owner", u32), ("views", u32, 2 * PLANES), ("write", StrongWrite)])
 LOCATIONS = 4096
 _FULL = LOCATIONS * 3 // 4
 _ANY = 0xFFFFFFFF  # of several CTAs
@@ -73,14 +74,16 @@ def overwrite_location(o: ptr_to(Orders), at: u64) -> None:
     entry = location_at(o, at, False)
     if u64(entry) != 0:
         entry.owner = 0
+        entry.write.clock = 0
         for p in unrolled(2 * PLANES):
             drop_id(o, entry.views[p], 1)
             entry.views[p] = NOTHING
 
 
 @native
-def publish_location(o: ptr_to(Orders), rank: u32, at: u64, c: ptr_to(Collector), first: u32) -> None:
+def publish_location(o: ptr_to(Orders), w: ptr_to(Warp), at: u64, c: ptr_to(Collector), first: u32, site: u32) -> None:
     """Release a collector to an address. first: 0 for scope of the CTA, PLANES for a wider scope."""
+    rank = w.cta.rank
     entry = location_at(o, at, True)
     if u64(entry) == 0:
         return
@@ -88,6 +91,7 @@ def publish_location(o: ptr_to(Orders), rank: u32, at: u64, c: ptr_to(Collector)
         entry.owner = rank + 1
     elif entry.owner != rank + 1:
         entry.owner = _ANY
+    note_write(w, entry.write, u32(first != 0), site)
     for p in range(o.planes):
         both = merged_views(o, entry.views[first + p], c.views[p])
         drop_id(o, entry.views[first + p], 1)
@@ -109,16 +113,20 @@ def hear_location(o: ptr_to(Orders), w: ptr_to(Warp), mask: u32, at: u64, order:
         use_fences(o)
     entry = location_at(o, at, False)
     if u64(entry) != 0:
+        far = ((order >> SCOPE_SHIFT) & SCOPE_MASK) > _CTA
+        write = entry.write
+        if write.warp // (w.cta.launch.warps * 32) == rank or (far and write.wide != 0):
+            note_seen(w, mask, at, write)
         if entry.owner == rank + 1 or entry.owner == _ANY:
             acquire_behind(o, k, mask, entry.views, plane)
-        if ((order >> SCOPE_SHIFT) & SCOPE_MASK) > _CTA:
+        if far:
             acquire_behind(o, k, mask, entry.views + PLANES, wide_plane)
     elif o.location_count >= _FULL:
         acquire_behind(o, k, mask, o.everything, plane)
 
 
 @native
-def order_stored(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: u32) -> None:
+def order_stored(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: u32, site: u32) -> None:
     """Handle a strong store or atomic operation before it happens."""
     cluster = w.cta.cluster
     o = orders_of(cluster)
@@ -148,14 +156,14 @@ def order_stored(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
                 release_lanes(o, k, same, c)
             else:
                 release_fenced(o, c, k, same, RELEASED)
-            publish_location(o, w.cta.rank, address, c, 0)
+            publish_location(o, w, address, c, 0, site)
             if not releases and scope > _CTA:
                 clear_collector(o, c)
                 release_fenced(o, c, k, same, RELEASED_WIDE)
             if scope > _CTA:
-                publish_location(o, w.cta.rank, address, c, PLANES)
+                publish_location(o, w, address, c, PLANES, site)
             if scope >= _GPU:
-                tell_world(cluster, address, c.views[KNOWN])
+                tell_world(w, address, c.views[KNOWN], site)
             clear_collector(o, c)
 
 
@@ -185,7 +193,7 @@ def order_loaded(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
 def order_ordered(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: u32, done: u32, site: u32) -> None:
     if done == 0:
         if (order & STORES) != 0:
-            order_stored(w, mask, at, base, order)
+            order_stored(w, mask, at, base, order, site)
     elif (order & LOADS) != 0:
         order_loaded(w, mask, at, base, order)
 

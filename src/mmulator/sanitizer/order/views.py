@@ -44,15 +44,23 @@ NO_AGENT = 0xFFFFFFFF
 #     clock.
 Knowledge = Struct("Knowledge", [("views", u32, PLANES * 32), ("own", u32, PLANES * 32), ("copied", u32, PLANES * 32)])
 
+# The last strong write of a release to a location: its cluster, agent of lane 0 of its warp, clock (0: none) and site, and
+# whether its scope is wider than a CTA.
+StrongWrite = Struct("StrongWrite", [("cluster", u32), ("warp", u32), ("clock", u32), ("site", u32), ("wide", u32)])
+# Such a write whose value lanes have loaded from an address; since: their clock then.
+Observation = Struct("Observation", [("at", u64), ("write", StrongWrite), ("lanes", u32), ("since", u32)])
+OBSERVATIONS = 4  # that a warp keeps
+
 # The clock and views of a warp's lanes.
 # first: agent of lane 0.
 # order: semantics of the current operation on mbarriers.
 # shown: views made for other agents.
 # inits: lanes that have initialised an mbarrier since their last fence.mbarrier_init.
 # stranger: each lane's foreign agent + 1 (world.py).
+# seen, seen_count: the last writes that lanes have observed, and how many.
 WarpClocks = Struct("WarpClocks", [
     ("clock", u32), ("first", u32), ("order", u32), ("inits", u32), ("shown", u32, PROXIES), ("now", Knowledge),
-    ("stranger", u32, 32),
+    ("stranger", u32, 32), ("seen", Observation, OBSERVATIONS), ("seen_count", u32),
 ])  # fmt: skip
 
 # Views that are being joined, for example at a barrier. views: may be changed. seen: the view joined last, held.

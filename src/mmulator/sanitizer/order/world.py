@@ -28,7 +28,7 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
 from mmulator.native.state import Cluster, Warp
 from mmulator.sanitizer.found import of_launch
-from mmulator.sanitizer.order.clocks import learn_plane, new_agent
+from mmulator.sanitizer.order.clocks import learn_plane, new_agent, note_seen, note_write
 from mmulator.sanitizer.order.views import (
     ALL,
     FIRST,
@@ -36,6 +36,7 @@ from mmulator.sanitizer.order.views import (
     NOTHING,
     U32,
     Orders,
+    StrongWrite,
     drop_id,
     entries_of,
     join_lanes,
@@ -46,7 +47,8 @@ from mmulator.sanitizer.order.views import (
 from mmulator.sanitizer.state import SanitizedLaunch
 
 # A location of global memory, by its generic address (0: free entry). version: number of releases to it.
-Place = Struct("Place", [("at", u64), ("row", u32), ("version", u32)])
+# write: the last strong write of a release.
+Place = Struct("Place", [("at", u64), ("row", u32), ("version", u32), ("write", StrongWrite)])
 PLACES = 1 << 14
 _FULL = PLACES * 3 // 4
 _SPREAD = 0x9E3779B97F4A7C15
@@ -250,12 +252,14 @@ def overwrite_world(cluster: ptr_to(Cluster), at: u64) -> None:
         drop_row(world, entry.row)
         entry.row = NOTHING
         entry.version = entry.version + 1
+        entry.write.clock = 0
     unlock_world(world)
 
 
 @native
-def tell_world(cluster: ptr_to(Cluster), at: u64, id: u32) -> None:
+def tell_world(w: ptr_to(Warp), at: u64, id: u32, site: u32) -> None:
     """Release a view to an address, in scope of the GPU."""
+    cluster = w.cta.cluster
     world = world_of(cluster)
     if u64(world) == 0:
         return
@@ -285,6 +289,7 @@ def tell_world(cluster: ptr_to(Cluster), at: u64, id: u32) -> None:
             if entries_of(o, id)[s.agent] != 0:
                 entry.row = join_rows(launch, world, entry.row, s.row)
     entry.version = entry.version + 1
+    note_write(w, entry.write, u32(1), site)
     unlock_world(world)
 
 
@@ -336,6 +341,7 @@ def hear_world(w: ptr_to(Warp), mask: u32, at: u64, plane: u32) -> None:
         if world.place_count >= _FULL:
             o.all_strangers = 1
     elif entry.row != NOTHING:
+        note_seen(w, mask, at, entry.write)
         s = stranger_of(w, trailing_zeros(mask))
         if u64(s) == 0:
             o.all_strangers = 1

@@ -8,7 +8,7 @@ from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, funnel_left, load, mask_bits, maximum, minimum, trailing_zeros
 from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.sanitizer.order import views
-from mmulator.sanitizer.order.clocks import agent_of, knows, knows_all, now
+from mmulator.sanitizer.order.clocks import agent_of, has_seen, knows, knows_all, now
 from mmulator.sanitizer.order.issues import has_fenced, issue_knows_foreign
 from mmulator.sanitizer.order.views import U32, entries_of, knower_of, orders_of
 from mmulator.sanitizer.order.world import knows_foreign, view_knows_foreign
@@ -153,6 +153,18 @@ def knows_exactly(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) 
                     return False
             elif knows(a.w, one, agent, r.clock) == 0:
                 return False
+    return True
+
+
+@native
+def has_seen_all(a: ptr_to(Actor), r: ptr_to(Record)) -> boolean:
+    """Whether each lane of the actor acts after a load that observed a strong write."""
+    left = a.lanes
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if not has_seen(a.w, lane, a.at, a.bytes, r.cluster, r.agent, r.clock, r.site):
+            return False
     return True
 
 
@@ -319,6 +331,8 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
         steady_broken(a, r, lanes, wrote)
         return
     if kind < PROXY_FROM:
+        if wrote != 0 and (r.flags & STRONG) != 0 and has_seen_all(a, r):
+            return
         conflict(a, r, item & LANE_MASK, lanes, wrote)
     elif (a.flags & r.flags & ATOMIC) == 0:
         async_conflict(a.w, a.lane, a.at, u32(a.bytes), (a.flags & WRITE) >> 1, a.site, r)
