@@ -144,8 +144,7 @@ class Order(IntFlag):
 
 SCOPE_SHIFT, SCOPE_MASK = 4, 7
 LOADS, STORES = 1 << 8, 1 << 9  # of `ordered`: what the instruction does; an atomic operation does both
-SAID = 1 << 10  # of an operation on an mbarrier: the instruction says its scope
-SIZE_SHIFT, SIZE_MASK = 11, 7  # of `ordered`: log2 of the bytes of an element
+SAID, SIZE_SHIFT = 1 << 10, 11  # the instruction says its scope (of mbarriers); log2 of the bytes of an element (of `ordered`)
 SCOPES: Mapping[str, int] = {"": 0, "cta": 1, "cluster": 2, "gpu": 3, "sys": 4, "gl": 3}
 _ORDERS: Mapping[str, Order] = {
     "weak": Order(0), "volatile": Order.STRONG, "relaxed": Order.STRONG, "acquire": Order.STRONG | Order.ACQUIRE,
