@@ -1,4 +1,4 @@
-"""What depends on a value that an instruction reads: whether it decides where memory is accessed or what runs, and which stores
+"""Consequences of a value that an instruction reads: whether it decides where memory is accessed or what runs, and which stores
 it may reach.
 """
 

@@ -155,8 +155,8 @@ class _Flow:
 
 
 def left_behind(function: FunctionBlocks, blocks: Iterable[int]) -> set[int]:
-    """Those blocks of a kernel that lanes may execute when others of their warp have exited: from one target of a branch lanes
-    leave without coming here, and from another they come.
+    """Blocks of a kernel, of those given, that lanes may execute when others of their warp have exited: from one target of a
+    branch lanes leave without coming here, and from another they come.
     """
     flow = _Flow(function, {v.name for v in function.function.variables if v.space in ("local", "param")})
     flow.solve()

@@ -14,7 +14,7 @@ from mmulator.isa.types import type_bits
 from mmulator.native.asynchrony import copies, pending
 from mmulator.native.hooks import events
 from mmulator.native.hooks.blocks import group_closed
-from mmulator.native.hooks.operands import Refused, operand_refused
+from mmulator.native.hooks.operands import WrongOperand, operand_refused
 from mmulator.native.memory import rows
 from mmulator.native.state import COPIES
 from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Reg
@@ -34,7 +34,7 @@ def cp_async(e: Emitter, ins: Instruction) -> None:
             valid = U32(e.source(operand, "u32"))  # src-size
             if e.hears(operand_refused):
                 with e.b.if_((beyond := e.lanes_of(ins) & mask_bits(valid > bytes_)) != 0):
-                    e.call(operand_refused, e.w, beyond, e.spill(U64(valid)), int(Refused.SOURCE_SIZE), e.site)
+                    e.call(operand_refused, e.w, beyond, e.spill(U64(valid)), int(WrongOperand.SOURCE_SIZE), e.site)
     where, given = e.address(must_be(to, Address)), e.address(must_be(source, Address))
     lanes = e.lanes_of(ins)
     if e.kernel.options.keep_going:  # what cannot be read is zeros, where nothing can be written nothing is

@@ -79,7 +79,7 @@ def metadata_given(
     """
 
 
-class Refused(IntEnum):
+class WrongOperand(IntEnum):
     """Operands that lanes give an instruction which does not take them."""
 
     SOURCE_SIZE = 0  # of cp.async, beyond its cp-size
@@ -88,7 +88,7 @@ class Refused(IntEnum):
 
 @hook
 def operand_refused(w: ptr_to(Warp), lanes: u32, values: ptr_to(u64), what: u32, site: u32) -> None:
-    """Called with lanes whose operand an instruction does not take. values: of each lane. what: Refused."""
+    """Called with lanes whose operand an instruction does not take. values: of each lane. what: WrongOperand."""
 
 
 @hook

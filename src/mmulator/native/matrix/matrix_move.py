@@ -13,7 +13,7 @@ from mmulator.codegen.values import Value
 from mmulator.isa.form import Form
 from mmulator.layouts.operands import row_bytes
 from mmulator.native.hooks.events import READ, WRITE, Only
-from mmulator.native.hooks.operands import Refused, operand_refused
+from mmulator.native.hooks.operands import WrongOperand, operand_refused
 from mmulator.native.memory.screens import impossible
 from mmulator.native.memory.windows import translate_shared, translate_to_shared
 from mmulator.native.state import Warp
@@ -41,7 +41,7 @@ def check_unused(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, site: u
         if impossible(w, lane, at[lane], base, 16, Only.ANY, READ, site) != 0:
             invalid = invalid | (1 << lane)
     if invalid != 0:
-        operand_refused(w, invalid, at, Refused.ROW, site)
+        operand_refused(w, invalid, at, WrongOperand.ROW, site)
 
 
 def base_of(space: str) -> int:

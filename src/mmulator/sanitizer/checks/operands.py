@@ -5,7 +5,7 @@ from __future__ import annotations
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import load, mask_bits, select, trailing_zeros
 from mmulator.codegen.types import i64, ptr_to, u32, u64
-from mmulator.native.hooks.operands import Refused, UniformOperand
+from mmulator.native.hooks.operands import UniformOperand, WrongOperand
 from mmulator.native.state import FULL, Warp
 from mmulator.program.addresses import SLOT_LOCAL, SLOT_PARAM, SLOT_SHIFT
 from mmulator.program.fragments import Misuse
@@ -162,7 +162,7 @@ def judge_metadata(
 @native
 def judge_refused(w: ptr_to(Warp), lanes: u32, values: ptr_to(u64), what: u32, site: u32) -> None:
     """Report an operand that an instruction does not take. words of the finding: the first lane's."""
-    entry = find(w, select(what == Refused.ROW, _ROW, u32(_SOURCE)), site, lanes, 0, 0)
+    entry = find(w, select(what == WrongOperand.ROW, _ROW, u32(_SOURCE)), site, lanes, 0, 0)
     if u64(entry) != 0:
         if entry.count == 1:
             entry.words[0] = values[trailing_zeros(lanes)]
