@@ -46,6 +46,7 @@ from mmulator.rules.operands import (
     WGMMA_OPERAND,
     WMMA_OPERAND,
 )
+from mmulator.rules.tensor_memory import OPERAND_DIFFERS
 from mmulator.sanitizer.checks.operands import RESERVED as RESERVED_BITS
 from mmulator.sanitizer.checks.swizzles import OF_STORE, SHIFTED
 
@@ -244,7 +245,8 @@ def _forgiven(c: FindingContext) -> tuple[str, str]:
 
 SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     BOUNDS.number: _forgiven, ALIGNMENT.number: _forgiven, SPACES.number: _forgiven,
-    WGMMA_OPERAND.number: _differs, WMMA_OPERAND.number: _differs, SELECTOR.number: _differs, SELECTOR_RANGE.number: _range,
+    WGMMA_OPERAND.number: _differs, OPERAND_DIFFERS.number: _differs, WMMA_OPERAND.number: _differs,
+    SELECTOR.number: _differs, SELECTOR_RANGE.number: _range,
     SOURCE_SIZE.number: _source_size, ROW_ADDRESS.number: _row,
     METADATA.number: _metadata, ORDER.number: _metadata, UNLISTED.number: _metadata, ADDRESS.number: _address,
     STRIDE.number: _stride, SHORT_STRIDE.number: _short, SPACE.number: _space, RESERVED.number: _reserved,
