@@ -39,6 +39,7 @@ from mmulator.rules.operands import (
     SPACES,
     SPARSE_SELECTOR,
     STRIDE,
+    SWIZZLE_UNLIKE,
     TENSOR_MAP,
     TILE_SWIZZLE,
     UNEVEN,
@@ -250,7 +251,8 @@ SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     SOURCE_SIZE.number: _source_size, ROW_ADDRESS.number: _row,
     METADATA.number: _metadata, ORDER.number: _metadata, UNLISTED.number: _metadata, ADDRESS.number: _address,
     STRIDE.number: _stride, SHORT_STRIDE.number: _short, SPACE.number: _space, RESERVED.number: _reserved,
-    BASE_OFFSET.number: _base, TILE_SWIZZLE.number: _tile, ROWS.number: _rows, FRAGMENT.number: _fragment,
+    BASE_OFFSET.number: _base, TILE_SWIZZLE.number: _tile, SWIZZLE_UNLIKE.number: _tile,
+    ROWS.number: _rows, FRAGMENT.number: _fragment,
     CONVERTED.number: _fragment, REORDERED.number: _fragment, UNEVEN.number: _fragment,
 }  # fmt: skip
 
