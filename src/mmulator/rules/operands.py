@@ -141,14 +141,23 @@ BASE_OFFSET = Rule(
     "align the matrix in shared memory to 1024 bytes, or encode (start >> 7) & 7 as base offset",
 )  # fmt: skip
 TILE_SWIZZLE = Rule(
-    542, "tile-swizzle-differs", Severity.WARNING, "a tile is read with another swizzle than it was copied with",
+    542, "tile-swizzle-differs", Severity.ERROR, "a product reads a tile with another swizzle than it was copied with",
     "PTX ISA 9.1, Swizzling Modes; Asynchronous Warpgroup Level Matrix Shared Memory Layout: Swizzling modes",
     "A tensor copy places the 16-byte chunks of a tile as the swizzle of its tensor map says. wgmma looks for them where bits "
-    "62-63 of its matrix descriptor say, a tensor store where its own map says. If the two differ, chunks of each row are "
-    "exchanged: nothing is undefined, and the result is wrong. Tensor copies take the swizzle from the address in shared memory, "
-    "so the base offset that fits what they copied is 0.",
+    "62-63 of its matrix descriptor say. Where the two differ it multiplies other elements than those that were placed there: "
+    "nothing is undefined, and the result is wrong. Tensor copies "
+    "take the swizzle from the address in shared memory, so the base offset that fits what they copied is 0.",
     "give both the same swizzle: CU_TENSOR_MAP_SWIZZLE_NONE, 32B, 64B, 128B of the map are 0, 3, 2, 1 in bits 62-63 of the "
     "descriptor; mmulator descriptor finds the other fields",
+)  # fmt: skip
+SWIZZLE_UNLIKE = Rule(
+    543, "tile-swizzle-unlike", Severity.WARNING,
+    "a tile is stored, or read in part, with another swizzle than it was copied with",
+    "PTX ISA 9.1, Swizzling Modes",
+    "A tensor copy places the 16-byte chunks of a tile as the swizzle of its tensor map says, and a tensor store looks for them "
+    "where its own map says. If the two differ, chunks of each row are exchanged. So it is with wgmma and its matrix descriptor; "
+    "here both swizzles leave the chunks that it reads in the same places.",
+    "give both the same swizzle",
 )  # fmt: skip
 SPACES = Rule(
     550, "address-space", Severity.ERROR, "an address of another state space than the instruction's",
@@ -208,6 +217,6 @@ ROW_ADDRESS = Rule(
 RULES: tuple[Rule, ...] = (
     WGMMA_OPERAND, WMMA_OPERAND, SELECTOR, SELECTOR_RANGE, METADATA, ORDER, UNLISTED, SPARSE_SELECTOR,
     INSTRUCTION_DESCRIPTOR, ADDRESS, STRIDE, SHORT_STRIDE,
-    SPACE, RESERVED, BASE_OFFSET, TILE_SWIZZLE, ROWS, FRAGMENT, CONVERTED, REORDERED, UNEVEN,
+    SPACE, RESERVED, BASE_OFFSET, TILE_SWIZZLE, SWIZZLE_UNLIKE, ROWS, FRAGMENT, CONVERTED, REORDERED, UNEVEN,
     SPACES, BOUNDS, ALIGNMENT, DESCRIPTOR, BULK_SIZE, TENSOR_MAP, SOURCE_SIZE, ROW_ADDRESS,
 )  # fmt: skip

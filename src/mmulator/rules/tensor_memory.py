@@ -165,9 +165,17 @@ PAIR_DIFFERS = Rule(
     "same order, and get the same address. Instructions with .cta_group::2 have one address for both.",
     "let both blocks execute the same tcgen05.alloc and tcgen05.dealloc in the same order",
 )  # fmt: skip
+OPERAND_DIFFERS = Rule(
+    1020, "tensor-operand-differs", Severity.ERROR, "lanes of a warp give a tcgen05 instruction different operands",
+    _FAMILY + "tcgen05.alloc, tcgen05.dealloc; tcgen05.ld; tcgen05.st",
+    "All the threads of the warp must give the same address in tensor memory to tcgen05.ld, st and dealloc, and the same number "
+    "of columns to tcgen05.alloc and dealloc; otherwise the behaviour is undefined. The instruction itself knows which lane has "
+    "which cells.",
+    "compute the operand from values that the warp shares: the number of the warp, and not of the thread",
+)  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
     HELD, QUARTER, GROWS, READ_EARLY, WRITTEN_EARLY, WAIT_MISSING, FENCE_MISSING, COMMIT_FENCE_MISSING, RACE, UNORDERED,
     UNWRITTEN, NOT_COMMITTED, OPERAND_OVERWRITTEN, ALLOCATION, NOT_ALLOCATED, OPERAND, PAIR, FREED_EARLY, NOT_PROMISED,
-    PAIR_DIFFERS,
+    PAIR_DIFFERS, OPERAND_DIFFERS,
 )  # fmt: skip

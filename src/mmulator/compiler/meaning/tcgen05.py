@@ -12,7 +12,7 @@ from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.convergence import converge
 from mmulator.compiler.lowering.lanewise import Lanes
-from mmulator.compiler.lowering.matrix_operands import address_of, registers, results, table_pointer
+from mmulator.compiler.lowering.matrix_operands import address_of, given, registers, results, table_pointer
 from mmulator.compiler.lowering.operands import elements, write_result
 from mmulator.compiler.lowering.scope import Mods
 from mmulator.compiler.meaning.float import extremum32
@@ -20,6 +20,7 @@ from mmulator.errors import must_be
 from mmulator.isa.types import type_bits
 from mmulator.layouts.tensor_memory import MOVES, columns_of
 from mmulator.layouts.tensor_variants import Variant
+from mmulator.native.hooks.operands import UniformOperand
 from mmulator.native.hooks.tensor import TensorStep, tensor_ordered
 from mmulator.native.matrix import tensor_core as core
 from mmulator.native.matrix import tensor_memory as rt
@@ -41,8 +42,9 @@ def _pair(ins: Instruction) -> int:
     return int(ins.form["cta_group"] == "cta_group::2")
 
 
-def _first(e: Emitter, values: Value) -> Value:
-    """A word of the first active lane, of an operand that all lanes have alike."""
+def _first(e: Emitter, values: Value, operand: UniformOperand) -> Value:
+    """A word of the first active lane, of an operand that all lanes must give alike."""
+    given(e, operand, U32(values))
     place = e.spill(U32(values))
     return cast_ptr(u32, place)[trailing_zeros(e.mask)]
 
@@ -64,7 +66,8 @@ def alloc(e: Emitter, ins: Instruction) -> None:
     address, base = U64(address_of(e, at)), must_be(at, Address).base
     shared = ins.form["space"] or (isinstance(base, Reg) and type_bits(base.type) == 32)
     where = e.spill(U64(U32(address)) if shared else address)
-    count = _first(e, e.source(columns, "u32"))
+    given(e, UniformOperand.DESTINATION, U32(address))
+    count = _first(e, e.source(columns, "u32"), UniformOperand.COLUMNS)
     function = rt.alloc_function("shared" if shared else "generic")
     e.flush()
     e.b.ret(e.call(function, e.w, e.mask, where, count, _pair(ins), e.block.index, e.block.targets[0], e.site))
@@ -73,7 +76,8 @@ def alloc(e: Emitter, ins: Instruction) -> None:
 @means("tcgen05.dealloc")
 def dealloc(e: Emitter, ins: Instruction) -> None:
     _uses(e)
-    at, columns = (_first(e, e.source(o, "u32")) for o in ins.operands)
+    kinds = UniformOperand.TADDR, UniformOperand.COLUMNS
+    at, columns = (_first(e, e.source(o, "u32"), kind) for o, kind in zip(ins.operands, kinds))
     e.call(rt.dealloc, e.w, at, columns, _pair(ins), e.site)
 
 
@@ -90,7 +94,7 @@ def _move(e: Emitter, ins: Instruction, taddr: Operand, split: list[Operand], co
     apart = must_be(split[0], Immediate).bits("b32") if split else 0
     columns = columns_of(shape, count // MOVES[shape][0])
     function = rt.move_function(shape, store, half)
-    e.call(function, e.w, _first(e, _place(e, taddr)), count, columns, apart, values, e.site)
+    e.call(function, e.w, _first(e, _place(e, taddr), UniformOperand.TADDR), count, columns, apart, values, e.site)
 
 
 @means("tcgen05.ld")

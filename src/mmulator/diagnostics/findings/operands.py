@@ -39,6 +39,7 @@ from mmulator.rules.operands import (
     SPACES,
     SPARSE_SELECTOR,
     STRIDE,
+    SWIZZLE_UNLIKE,
     TENSOR_MAP,
     TILE_SWIZZLE,
     UNEVEN,
@@ -46,6 +47,7 @@ from mmulator.rules.operands import (
     WGMMA_OPERAND,
     WMMA_OPERAND,
 )
+from mmulator.rules.tensor_memory import OPERAND_DIFFERS
 from mmulator.sanitizer.checks.operands import RESERVED as RESERVED_BITS
 from mmulator.sanitizer.checks.swizzles import OF_STORE, SHIFTED
 
@@ -244,11 +246,13 @@ def _forgiven(c: FindingContext) -> tuple[str, str]:
 
 SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     BOUNDS.number: _forgiven, ALIGNMENT.number: _forgiven, SPACES.number: _forgiven,
-    WGMMA_OPERAND.number: _differs, WMMA_OPERAND.number: _differs, SELECTOR.number: _differs, SELECTOR_RANGE.number: _range,
+    WGMMA_OPERAND.number: _differs, OPERAND_DIFFERS.number: _differs, WMMA_OPERAND.number: _differs,
+    SELECTOR.number: _differs, SELECTOR_RANGE.number: _range,
     SOURCE_SIZE.number: _source_size, ROW_ADDRESS.number: _row,
     METADATA.number: _metadata, ORDER.number: _metadata, UNLISTED.number: _metadata, ADDRESS.number: _address,
     STRIDE.number: _stride, SHORT_STRIDE.number: _short, SPACE.number: _space, RESERVED.number: _reserved,
-    BASE_OFFSET.number: _base, TILE_SWIZZLE.number: _tile, ROWS.number: _rows, FRAGMENT.number: _fragment,
+    BASE_OFFSET.number: _base, TILE_SWIZZLE.number: _tile, SWIZZLE_UNLIKE.number: _tile,
+    ROWS.number: _rows, FRAGMENT.number: _fragment,
     CONVERTED.number: _fragment, REORDERED.number: _fragment, UNEVEN.number: _fragment,
 }  # fmt: skip
 

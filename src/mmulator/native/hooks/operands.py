@@ -20,9 +20,15 @@ class UniformOperand(IntEnum):
     THREAD_ID_A = 5
     BYTE_ID_B = 6
     THREAD_ID_B = 7
+    TADDR = 8  # from here on of tcgen05
+    COLUMNS = 9
+    DESTINATION = 10
 
 
-OPERAND_NAMES = ("a-desc", "b-desc", "p", "stride", "byte-id-a", "thread-id-a", "byte-id-b", "thread-id-b")
+OPERAND_NAMES = (
+    "a-desc", "b-desc", "p", "stride", "byte-id-a", "thread-id-a", "byte-id-b", "thread-id-b",
+    "taddr", "nCols", "dst",
+)
 
 
 @hook

@@ -10,6 +10,7 @@ from mmulator.native.state import FULL, Warp
 from mmulator.program.addresses import SLOT_LOCAL, SLOT_PARAM, SLOT_SHIFT
 from mmulator.program.fragments import Misuse
 from mmulator.rules import operands as rules
+from mmulator.rules.tensor_memory import OPERAND_DIFFERS
 from mmulator.sanitizer.found import find
 from mmulator.sanitizer.shadow.shadow import put_by_tensor_copy
 
@@ -23,6 +24,7 @@ _RANGE, _METADATA, _ORDER = rules.SELECTOR_RANGE.number, rules.METADATA.number, 
 _ADDRESS, _STRIDE, _SHORT = rules.ADDRESS.number, rules.STRIDE.number, rules.SHORT_STRIDE.number
 _SPACE, _RESERVED, _ROWS, _UNEVEN = rules.SPACE.number, rules.RESERVED.number, rules.ROWS.number, rules.UNEVEN.number
 _BASE, _UNLISTED = rules.BASE_OFFSET.number, rules.UNLISTED.number
+_TENSOR = OPERAND_DIFFERS.number
 _SOURCE, _ROW = rules.SOURCE_SIZE.number, rules.ROW_ADDRESS.number
 # The rule of each Misuse.
 _BY_MISUSE = {Misuse.CONVERTED: rules.CONVERTED, Misuse.REORDERED: rules.REORDERED, Misuse.UNEVEN: rules.UNEVEN}
@@ -37,6 +39,7 @@ def judge_operand(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32,
     others = mask & mask_bits(load(U64, values) != first)
     if others != 0:
         rule = select(operand <= UniformOperand.B_DESC, _WGMMA, select(operand <= UniformOperand.STRIDE, _WMMA, u32(_SELECTOR)))
+        rule = select(operand >= UniformOperand.TADDR, u32(_TENSOR), rule)
         other = trailing_zeros(others)
         entry = find(w, rule, site, others, 0, 0)
         if u64(entry) != 0:

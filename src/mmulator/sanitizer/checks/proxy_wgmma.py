@@ -17,7 +17,7 @@ from mmulator.native.memory.windows import SHARED
 from mmulator.native.state import FULL, WGMMA, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.sanitizer.checks.proxy_state import GATHERED, METS, group_agent, group_number, note_issue, proxies_of
-from mmulator.sanitizer.checks.swizzles import OF_A, OF_B, part_read, pattern_of_descriptor, pattern_read
+from mmulator.sanitizer.checks.swizzles import OF_A, OF_B, part_read, pattern_of_descriptor, pattern_read, rows_between
 from mmulator.sanitizer.order.clocks import learn
 from mmulator.sanitizer.order.views import acquire_views, clear_collector, forget_seen, knower_of, orders_of, release_lanes
 from mmulator.sanitizer.shadow.before import check_met
@@ -40,6 +40,7 @@ def told(walk: ptr_to(Walk)) -> None:
     """Record the access to the bytes of a walk that are not recorded yet."""
     if walk.end != walk.from_:
         touch(walk.actor, walk.base + walk.from_, walk.end - walk.from_)
+        walk.actor.rows = walk.actor.rows | rows_between(walk.from_, walk.end - 1)
     walk.from_ = walk.end
 
 
@@ -101,6 +102,7 @@ def walk_matrix(
     walk.begin = u64(begin)
     walk.quarter = a.w.index & 3
     a.pattern = pattern_of_descriptor(desc)
+    a.rows = 0
     walk_operand(walk, desc, lines, line_bytes, mn_major, a.site, cta.scratch)
     told(walk)
     if operand == OF_A:

@@ -9,12 +9,12 @@ behind it.
 from __future__ import annotations
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import popcount
-from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.codegen.ops import maximum, popcount
+from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.native.asynchrony.boxes import Box
 from mmulator.native.matrix.wgmma import WARPS
 from mmulator.native.state import FULL
-from mmulator.rules.operands import TILE_SWIZZLE
+from mmulator.rules.operands import SWIZZLE_UNLIKE, TILE_SWIZZLE
 from mmulator.sanitizer.found import find_against
 from mmulator.sanitizer.shadow.conflicts import issued_by
 from mmulator.sanitizer.shadow.records import Actor, Met
@@ -23,6 +23,8 @@ CHUNK_BIT = 4  # the lowest address bit that swizzles of 16-byte chunks exchange
 SHIFTED, OTHER = 6, 7  # further patterns, beyond 1 + the number of exchanged bits: shifted by a base offset; other chunks
 OF_A, OF_B, OF_STORE = range(3)  # the first word of a finding
 CHUNK = 16
+ROW_BIT = 7
+_READ, _UNLIKE = TILE_SWIZZLE.number, SWIZZLE_UNLIKE.number
 
 
 @native
@@ -40,6 +42,21 @@ def pattern_of_descriptor(desc: u64) -> u32:
     if ((u32(desc >> 49) & 7) & ((1 << bits) - 1)) != 0:
         return SHIFTED
     return 1 + bits
+
+
+@native(inline=True)
+def rows_between(first: u64, last: u64) -> u32:
+    """The bits of the addresses of some bytes by which a swizzle exchanges chunks: bits 7 to 9, from 0 on."""
+    apart = (first >> ROW_BIT) ^ (last >> ROW_BIT)
+    return u32((first >> ROW_BIT) | (last >> ROW_BIT) | apart | (apart >> 1) | (apart >> 2))
+
+
+@native(inline=True)
+def exchanges(rows: u32, one: u32, other: u32) -> boolean:
+    """Whether two patterns place chunks differently in some rows: by so many bits, less one, a pattern exchanges them."""
+    if maximum(one, other) >= SHIFTED:
+        return True
+    return (rows & (((1 << (one - 1)) - 1) ^ ((1 << (other - 1)) - 1))) != 0
 
 
 @native
@@ -68,7 +85,9 @@ def pattern_read(a: ptr_to(Actor), operand: u32, desc: u64) -> None:
         lanes = 1 << a.lane
         if operand != OF_STORE:
             lanes = FULL
-        rule = u32(TILE_SWIZZLE.number)
+        rule = u32(_READ)
+        if operand == OF_STORE or (operand == OF_B and not exchanges(a.rows, a.pattern, a.unlike_pattern)):
+            rule = _UNLIKE  # A has 64 lines
         others = issued_by(r, a.cluster)
         entry = find_against(a.w, rule, a.site, lanes, a.unlike_at, CHUNK, r.site + 1, r.cta, r.warp, others)
         if u64(entry) != 0:

@@ -140,7 +140,7 @@ Races = Struct("Races", [
 # told: record of the last reported conflict. fine: a record without conflict. reread: whether written bytes were read since.
 #     noted: last record that was noted.
 # pattern: the swizzle with which it reads a tile, or 0. alike: whether a part had this swizzle. unlike, unlike_pattern,
-#     unlike_at: a record with another swizzle, and its place.
+#     unlike_at: a record with another swizzle, and its place. rows: of a product, as `rows_between`.
 Actor = Struct("Actor", [
     ("w", ptr_to(Warp)), ("races", ptr_to(Races)), ("store", ptr_to(Store)), ("cluster", ptr_to(Cluster)),
     ("lane", u32), ("lanes", u32), ("site", u32), ("flags", u32), ("agent", u32), ("clock", u32),
@@ -148,7 +148,7 @@ Actor = Struct("Actor", [
     ("mask", u32), ("shape", u32), ("read_site", u32), ("seen", u32), ("seen_known", u32),
     ("seen_fenced", u32), ("told", u32), ("fine", u32), ("reread", u32), ("noted", u32),
     ("pattern", u32), ("alike", u32), ("unlike", u32), ("unlike_pattern", u32), ("unlike_at", u64),
-    ("at", u64), ("bytes", u64), ("met", ptr),
+    ("at", u64), ("bytes", u64), ("met", ptr), ("rows", u32),
 ])  # fmt: skip
 
 MET = 48
