@@ -63,6 +63,13 @@ def _wait(c: FindingContext) -> tuple[str, str]:
     return f"no tcgen05.wait::{wait} has followed {c.against} when {c.instruction.mnemonic} {use}", _where(c)
 
 
+def _race(c: FindingContext) -> tuple[str, ...]:
+    """Two accesses that nothing orders: perhaps lanes of a warp that all issue what one thread should."""
+    said = _at_cells("nothing orders {own} and {other}, which access the same cells")(c)
+    one = all(c.entry[name] == c.entry[f"other_{name}"] for name in ("cta", "warp")) and c.other is c.instruction
+    return (*said, "let one thread of the warp issue it (elect.sync)") if one else said
+
+
 def _fence(c: FindingContext) -> tuple[str, str]:
     side = {AFTER: "after_thread_sync before this one", BEFORE: "before_thread_sync after the other one's wait"}
     said = side[c.words[1]]
@@ -120,7 +127,7 @@ def _quarter(c: FindingContext) -> tuple[str, str]:
     return f"{named}, and this warp has lanes {own} to {own + LANES - 1}, which are accessed", ""
 
 
-SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
+SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, ...]]] = {
     rules.HELD.number: _held,
     rules.QUARTER.number: _quarter,
     rules.GROWS.number: _grows,
@@ -135,7 +142,7 @@ SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     rules.COMMIT_FENCE_MISSING.number: _at_cells(
         "{own} uses what {other} wrote, with no tcgen05.fence::after_thread_sync after the wait for its tcgen05.commit"
     ),
-    rules.RACE.number: _at_cells("nothing orders {own} and {other}, which access the same cells"),
+    rules.RACE.number: _race,
     rules.UNORDERED.number: _unordered,
     rules.NOT_ALLOCATED.number: _apart,
     rules.FREED_EARLY.number: _freed,
@@ -153,5 +160,6 @@ FAULTS: Mapping[FaultKind, Rule] = {
     FaultKind.TENSOR_COLUMNS: rules.NOT_ALLOCATED,
     FaultKind.TENSOR_ALIGNED: rules.OPERAND,
     FaultKind.TENSOR_MATRIX: rules.OPERAND,
+    FaultKind.TENSOR_ADDRESS: rules.OPERAND,
     FaultKind.TENSOR_PAIR: rules.PAIR,
 }
