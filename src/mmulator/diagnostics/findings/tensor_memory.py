@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from mmulator.compiler.compiled import CompiledKernel
 from mmulator.diagnostics.findings.context import FindingContext
 from mmulator.launch.arena import pointer
 from mmulator.launch.pages import blank
 from mmulator.launch.resident import Resident
 from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS
 from mmulator.native.state import LANES, FaultKind
+from mmulator.program.read_loads import read_loads
 from mmulator.rules import Rule
 from mmulator.rules import tensor_memory as rules
 from mmulator.sanitizer.checks.tensor_state import (
@@ -23,6 +25,7 @@ from mmulator.sanitizer.checks.tensor_state import (
     OTHERS,
     PRODUCT,
     QUARTERS,
+    READ_BEFORE,
     SHIFTED,
     Cells,
     Held,
@@ -37,15 +40,23 @@ def memory(resident: Resident) -> Sequence[np.ndarray] | None:
     if not resident.grid.kernel.matrix.tensor:
         return None
     warps = len(resident.warps)
+    kernel = resident.grid.kernel
     state = np.zeros(1, TensorChecks.numpy_dtype())
     parts = {
         "cells": blank(resident.size * QUARTERS * TENSOR_COLUMNS * Cells.size, np.dtype(np.uint8)),
         "movers": np.zeros(warps, Mover.numpy_dtype()), "issuers": np.zeros(warps * LANES, Issuer.numpy_dtype()),
         "held": np.zeros(resident.size, Held.numpy_dtype()), "after": np.zeros(warps * LANES, np.uint32),
+        "read": kernel.once(_read_loads),
     }  # fmt: skip
     for name, part in parts.items():
         state[name] = pointer(part)
     return [state, *parts.values()]
+
+
+def _read_loads(kernel: CompiledKernel) -> np.ndarray:
+    """Whether each site is a load whose registers are all read before others can hear of it."""
+    spans = {ins.span for ins in read_loads(kernel.program)}
+    return np.array([ins.span in spans for ins in kernel.sites], np.uint8)
 
 
 def _where(c: FindingContext) -> str:
@@ -97,6 +108,8 @@ def _freed(c: FindingContext) -> tuple[str, str]:
 
 
 def _not_promised(c: FindingContext) -> tuple[str, str]:
+    if c.words[1] == READ_BEFORE:
+        return _at_cells("no tcgen05.wait::ld lies between {other} and {own} of its columns; all its registers were read")(c)
     behind = "the specification does not order them" if c.words[1] == OTHERS else "no tcgen05.wait lies between"
     return _at_cells("{own} overwrites cells that {other} before it uses: " + behind)(c)
 
