@@ -67,3 +67,6 @@ def test_what_no_chip_was_asked_is_noted() -> None:
     _, report = launch(body, target="sm_100a")
     assert report.notes == ["add.rn.f32x2, add.f32.f16: as the PTX ISA describes them; no chip that has them was asked"]
     assert launch("add.f32 f1, f1, f1; st.global.f32 [out], f1;")[1].notes == []
+    body = "".join(f"mov.b64 d1, 0; {op}.f32x2 d1, d1, d1{', d1' * (op == 'fma.rn')};" for op in ("add.rn", "mul.rn", "fma.rn"))
+    _, report = launch(f"{body} add.rz.f32x2 d1, d1, d1; mul.rz.f32x2 d1, d1, d1;", target="sm_100a")
+    assert report.notes[0].startswith("add.rn.f32x2, add.rz.f32x2, mul.rn.f32x2, mul.rz.f32x2, fma.rn.f32x2: as")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, field
 from functools import cache, partial
 from types import ModuleType
@@ -272,7 +272,7 @@ class Jit:
                         inferred[f"{ins.mnemonic} on {self.device}: {profile.note or 'not observed'}"] = None
         said = [*inferred, *(f"inferred: {sentence}" for sentence in said_of)]
         if unseen:
-            said.append(f"{', '.join(unseen)}: as the PTX ISA describes them; no chip that has them was asked")
+            said.append(f"{_named(unseen)}: as the PTX ISA describes them; no chip that has them was asked")
         if early:
             lines = ", ".join(map(str, early))
             said.append(f"a result of wgmma is used before its wait_group, which is undefined; as ptxas does (C7517), a wait was "
@@ -303,6 +303,14 @@ class Jit:
             self.meaning.write_block(e)
         natives |= e.natives
         return b
+
+
+def _named(mnemonics: Iterable[str], most: int = 3) -> str:
+    """Instructions in words; many of one opcode as their number: `tcgen05 (14 instructions), add.rn.f32x2`."""
+    by: dict[str, list[str]] = {}
+    for name in mnemonics:
+        by.setdefault(name.partition(".")[0], []).append(name)
+    return ", ".join(", ".join(n) if len(n) <= most else f"{opcode} ({len(n)} instructions)" for opcode, n in by.items())
 
 
 _BEYOND = frozenset(("volatile", "mmio", "cv", "gl", "gpu", "sys"))

@@ -80,7 +80,8 @@ class Cpu:
             raise LaunchError("this machine has not enough memory for the launch", hint="fewer threads of the host") from None
         text = grid.printer.text()
         work = Work(kernel, outcome.counts)
-        notes = [*kernel.notes, *_questions(kernel, work), *_notes(launch.shape, workers), *([CUT] if grid.printer.cut else ())]
+        known = sorted((*kernel.notes, *_questions(kernel, work)), key=lambda note: not note.startswith("inferred"))
+        notes = [*known, *_notes(launch.shape, workers), *([CUT] if grid.printer.cut else ())]
         ran = Ran(outcome.seconds, outcome.workers, work, kernel.from_cache, notes, text)
         for observer in observers:
             observer.tell(ran, grid)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.errors import InternalError, MmulatorError, UnsupportedError
+from mmulator.errors import InternalError, MmulatorError, OperandError, UnsupportedError
 from mmulator.isa.types import TYPES
 from mmulator.layouts.instruction_descriptor import InstructionDescriptor
 from mmulator.layouts.tensor_memory import TensorPiece, layout_id, metadata_place, pieces, scale_span, scale_step
@@ -104,7 +104,12 @@ def make_table(variant: Variant, word: int, device: str, keep: list[Any], questi
     if d.unknown:
         raise UnsupportedError(f"instruction descriptor {word:#010x}: {d.unknown}")
     key = key_of(d, variant)
-    twin = twin_for(key, device)
+    try:
+        twin = twin_for(key, device)
+    except UnsupportedError:
+        if d.k != 96:
+            raise
+        raise OperandError(f"instruction descriptor {word:#010x}: bit 31 is reserved on {device}: K = 96 is of sm_103") from None
     layout = layout_id(d.m, variant.pair, variant.ws, variant.sparse)
     parts = pieces(layout, d.n)
     rows = d.m // (1 + variant.pair)

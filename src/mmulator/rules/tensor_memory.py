@@ -155,7 +155,8 @@ NOT_PROMISED = Rule(
     "cells are overwritten in an order that chips keep and the specification does not promise", _PIPE,
     "The specification orders neither tcgen05.cp, nor a tcgen05.mma with another accumulator, after a tcgen05.mma of the "
     "thread that reads the cells which it overwrites; nor the tcgen05.st of a warp after its tcgen05.ld or st of the same "
-    "cells that no tcgen05.wait follows, even if its values come from that load. Kernels in wide use rely on these orders, "
+    "cells that no tcgen05.wait follows, even if its values come from that load; nor tcgen05.dealloc after a tcgen05.ld that no "
+    "tcgen05.wait follows, even if all its registers were read before. Kernels in wide use rely on these orders, "
     "and no chip is known to break them. That is why this is a note.",
     "wait for a tcgen05.commit after the first operation, or execute tcgen05.wait::ld or st after the load or store",
 )  # fmt: skip

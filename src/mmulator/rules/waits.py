@@ -42,5 +42,12 @@ LIVELOCK = Rule(
     "A loop that ends when memory changes never ends if each thread that could change it has exited, or waits, or polls.",
     "look for who should store the value that ends the loop: whether it runs at all, stores there, and stores that value",
 )  # fmt: skip
+AT_ALLOCATION = Rule(
+    806, "deadlock-at-tensor-alloc", _ERROR, "threads wait for columns of tensor memory that nobody deallocates",
+    "PTX ISA 9.1, TensorCore 5th Generation Family Instructions: Tensor Memory Allocation and Management Instructions",
+    "tcgen05.alloc waits until so many columns are free. With .cta_group::2 it also waits until a warp of the other block of the "
+    "pair allocates as many.",
+    "deallocate columns first, or allocate fewer; of a pair, let both blocks allocate",
+)  # fmt: skip
 
-RULES: tuple[Rule, ...] = (AT_MBARRIER, AT_BARRIER, AT_CLUSTER_BARRIER, AT_SETMAXNREG, IN_WARP, LIVELOCK)
+RULES: tuple[Rule, ...] = (AT_MBARRIER, AT_BARRIER, AT_CLUSTER_BARRIER, AT_SETMAXNREG, IN_WARP, LIVELOCK, AT_ALLOCATION)

@@ -270,7 +270,6 @@ FAULTS: Mapping[FaultKind, Rule | Callable[[Grid, ResidentCta], Rule | None]] = 
     FaultKind.WGMMA_SCALE: WGMMA_OPERAND,
     FaultKind.SPARSE_SELECTOR: SPARSE_SELECTOR,
     FaultKind.TENSOR_INSTRUCTION: INSTRUCTION_DESCRIPTOR,
-    FaultKind.TENSOR_ADDRESS: BOUNDS,
     FaultKind.WGMMA_ADDRESS: DESCRIPTOR,
     FaultKind.WRONG_SPACE: SPACES,
     FaultKind.NOT_SHARED: SPACES,

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from mmulator.compiler.compiled import CompiledKernel
 from mmulator.diagnostics.findings.context import FindingContext
 from mmulator.launch.arena import pointer
 from mmulator.launch.pages import blank
 from mmulator.launch.resident import Resident
 from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS
 from mmulator.native.state import LANES, FaultKind
+from mmulator.program.read_loads import read_loads
 from mmulator.rules import Rule
 from mmulator.rules import tensor_memory as rules
 from mmulator.sanitizer.checks.tensor_state import (
@@ -23,6 +25,7 @@ from mmulator.sanitizer.checks.tensor_state import (
     OTHERS,
     PRODUCT,
     QUARTERS,
+    READ_BEFORE,
     SHIFTED,
     Cells,
     Held,
@@ -37,15 +40,23 @@ def memory(resident: Resident) -> Sequence[np.ndarray] | None:
     if not resident.grid.kernel.matrix.tensor:
         return None
     warps = len(resident.warps)
+    kernel = resident.grid.kernel
     state = np.zeros(1, TensorChecks.numpy_dtype())
     parts = {
         "cells": blank(resident.size * QUARTERS * TENSOR_COLUMNS * Cells.size, np.dtype(np.uint8)),
         "movers": np.zeros(warps, Mover.numpy_dtype()), "issuers": np.zeros(warps * LANES, Issuer.numpy_dtype()),
         "held": np.zeros(resident.size, Held.numpy_dtype()), "after": np.zeros(warps * LANES, np.uint32),
+        "read": kernel.once(_read_loads),
     }  # fmt: skip
     for name, part in parts.items():
         state[name] = pointer(part)
     return [state, *parts.values()]
+
+
+def _read_loads(kernel: CompiledKernel) -> np.ndarray:
+    """Whether each site is a load whose registers are all read before others can hear of it."""
+    spans = {ins.span for ins in read_loads(kernel.program)}
+    return np.array([ins.span in spans for ins in kernel.sites], np.uint8)
 
 
 def _where(c: FindingContext) -> str:
@@ -61,6 +72,13 @@ def _at_cells(text: str) -> Callable[[FindingContext], tuple[str, str]]:
 def _wait(c: FindingContext) -> tuple[str, str]:
     wait, use = ("st", "uses what it stores") if c.words[2] else ("ld", "overwrites what it loads")
     return f"no tcgen05.wait::{wait} has followed {c.against} when {c.instruction.mnemonic} {use}", _where(c)
+
+
+def _race(c: FindingContext) -> tuple[str, ...]:
+    """Two accesses that nothing orders: perhaps lanes of a warp that all issue what one thread should."""
+    said = _at_cells("nothing orders {own} and {other}, which access the same cells")(c)
+    one = all(c.entry[name] == c.entry[f"other_{name}"] for name in ("cta", "warp")) and c.other is c.instruction
+    return (*said, "let one thread of the warp issue it (elect.sync)") if one else said
 
 
 def _fence(c: FindingContext) -> tuple[str, str]:
@@ -90,6 +108,8 @@ def _freed(c: FindingContext) -> tuple[str, str]:
 
 
 def _not_promised(c: FindingContext) -> tuple[str, str]:
+    if c.words[1] == READ_BEFORE:
+        return _at_cells("no tcgen05.wait::ld lies between {other} and {own} of its columns; all its registers were read")(c)
     behind = "the specification does not order them" if c.words[1] == OTHERS else "no tcgen05.wait lies between"
     return _at_cells("{own} overwrites cells that {other} before it uses: " + behind)(c)
 
@@ -120,7 +140,7 @@ def _quarter(c: FindingContext) -> tuple[str, str]:
     return f"{named}, and this warp has lanes {own} to {own + LANES - 1}, which are accessed", ""
 
 
-SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
+SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, ...]]] = {
     rules.HELD.number: _held,
     rules.QUARTER.number: _quarter,
     rules.GROWS.number: _grows,
@@ -135,7 +155,7 @@ SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     rules.COMMIT_FENCE_MISSING.number: _at_cells(
         "{own} uses what {other} wrote, with no tcgen05.fence::after_thread_sync after the wait for its tcgen05.commit"
     ),
-    rules.RACE.number: _at_cells("nothing orders {own} and {other}, which access the same cells"),
+    rules.RACE.number: _race,
     rules.UNORDERED.number: _unordered,
     rules.NOT_ALLOCATED.number: _apart,
     rules.FREED_EARLY.number: _freed,
@@ -153,5 +173,6 @@ FAULTS: Mapping[FaultKind, Rule] = {
     FaultKind.TENSOR_COLUMNS: rules.NOT_ALLOCATED,
     FaultKind.TENSOR_ALIGNED: rules.OPERAND,
     FaultKind.TENSOR_MATRIX: rules.OPERAND,
+    FaultKind.TENSOR_ADDRESS: rules.OPERAND,
     FaultKind.TENSOR_PAIR: rules.PAIR,
 }

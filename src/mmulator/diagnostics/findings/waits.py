@@ -84,6 +84,8 @@ def _rule(g: LaneGroup) -> Rule:
         return waits.AT_BARRIER
     ins = g.instruction
     if g.state == "waits" and ins is not None and ins.effects.queue is Queue.NONE:
+        if ins.effects.holds:
+            return waits.AT_ALLOCATION
         return waits.AT_SETMAXNREG if ins.effects.resizes else waits.AT_CLUSTER_BARRIER
     if ins is not None and takes_whole_warp(ins):
         return execution.DIVERGED if g.state == "waits" else execution.PARTIAL_WARP

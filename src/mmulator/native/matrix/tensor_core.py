@@ -21,7 +21,7 @@ from mmulator.native.hooks.events import PayloadShape, moves_alone
 from mmulator.native.hooks.faults import fault
 from mmulator.native.hooks.tensor import TensorTask, tensor_carried, tensor_committed, tensor_issued, tensor_multiplied
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, allocated, cell, peer_of
-from mmulator.native.matrix.tensor_operands import SITE_BITS, matrix_bytes, shift_rows, unpack_elements, warp_of
+from mmulator.native.matrix.tensor_operands import SITE_BITS, blame_issuer, matrix_bytes, shift_rows, unpack_elements, warp_of
 from mmulator.native.matrix.tensor_products import compute_products
 from mmulator.native.matrix.tensor_state import BY_ADDRESS, ODD, QUARTER, TENSOR_LANES, TENSOR_STEPS, TensorTable, Unpack
 from mmulator.native.memory.locate import one_cta
@@ -289,6 +289,7 @@ def copy_function(shape: str, unpack: Unpack) -> Native:
             raw = w.cta.scratch
             number = t.site | (work.padding << SITE_BITS)
             if matrix_bytes(warp_of(cta), work.a, i64(rows), i64(bytes), u32(0), number, raw) == 0:
+                blame_issuer(t, cta)
                 return u64(0)
             if unpack != Unpack.WHOLE:
                 other = raw + rows * bytes

@@ -12,7 +12,7 @@ from mmulator.native.hooks.faults import fault
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, cell
 from mmulator.native.matrix.tensor_state import BY_ADDRESS, PADDING, QUARTER, TENSOR_LANES, TensorTable, Unpack
 from mmulator.native.memory.windows import descriptor_span, of_descriptor
-from mmulator.native.state import Cta, FaultKind, Warp
+from mmulator.native.state import Cta, FaultKind, Transfer, Warp
 from mmulator.twin.doors import Door
 from mmulator.twin.product import IndexTable, dense_indices
 from mmulator.twin.shared import UNIT, operand_function
@@ -50,6 +50,15 @@ def tensor_operand(w: ptr_to(Warp), at: u64, number: u32) -> ptr:
 matrix_bytes = operand_function(
     Door("tensor", Warp, tensor_operand, span=descriptor_span, seen=tensor_operand_seen), fields5, SWIZZLES5
 )
+
+
+@native
+def blame_issuer(t: ptr_to(Transfer), cta: ptr_to(Cta)) -> None:
+    """Name the thread that issued an operation in the fault of a matrix, where it is of this CTA."""
+    w = cast_ptr(Warp, t.warp)
+    if w.cta.linear == cta.linear:
+        cta.fault_warp = w.index
+        cta.fault_lane = t.lane
 
 
 def warp_of(cta: ptr_to(Cta)) -> ptr_to(Warp):

@@ -16,6 +16,7 @@ from mmulator.native.matrix.tensor_operands import (
     cells_matrix,
     factors,
     indices,
+    blame_issuer,
     matrix_bytes,
     shared_matrix,
     shift_rows,
@@ -299,6 +300,7 @@ def compute_products(own: ptr_to(Cta), even: ptr_to(Cta), odd: ptr_to(Cta), step
         t = cast_ptr(Transfer, steps[step])
         packed = room + table.scratch.packed_b + u64(step) * u64(table.b_pack)
         if not read_columns(own, even, odd, payload_of(t, PayloadShape.TENSOR), packed, t.site):
+            blame_issuer(t, own)
             return
     for part in range(u32(1) + work.pair):
         cta = even
@@ -308,6 +310,7 @@ def compute_products(own: ptr_to(Cta), even: ptr_to(Cta), odd: ptr_to(Cta), step
             t = cast_ptr(Transfer, steps[step])
             packed = room + table.scratch.packed_a + u64(step) * u64(table.a_pack)
             if not read_rows(cta, room, payload_of(t, PayloadShape.TENSOR), packed, t.site):
+                blame_issuer(t, cta)
                 return
         if table.scales != 0:
             read_factors(cta, room, work)

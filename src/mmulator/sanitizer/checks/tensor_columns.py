@@ -17,6 +17,7 @@ from mmulator.sanitizer.checks.tensor_state import (
     LOADS,
     OTHERS,
     QUARTERS,
+    READ_BEFORE,
     STORES,
     UNITS,
     WAITED,
@@ -123,6 +124,9 @@ def check_free(w: ptr_to(Warp), lane: u32, c: ptr_to(Cells), place: u32, site: u
         if touch.rows != 0:
             missing = moved_before(w, lane, touch, u32(LOADS))
             if missing != 0:
+                if missing == 1 + WAITED and checks_of(w.cta.cluster).read[touch.site] != 0:
+                    rule = u32(rules.NOT_PROMISED.number)
+                    missing = u32(1 + READ_BEFORE)
                 tell_cells(w, w.live, rule, missing - 1, site, place, touch, 0, 0)
                 return True
     return False

@@ -6,7 +6,7 @@ from typing import Any
 
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import cast_ptr, null, select
-from mmulator.codegen.types import Struct, boolean, ptr_to, u32, u64
+from mmulator.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
 from mmulator.native.asynchrony.accounts import warp_number
 from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS, TENSOR_UNIT
 from mmulator.native.state import FULL, Cta, Warp
@@ -24,7 +24,7 @@ LANE = 16  # lowest bit of the lane in an address
 READ, WRITE, ADD = 1, 2, 4  # what an operation does to cells; ADD: it needs what is there
 # Keys of what operations do to cells; those of accumulators begin at PRODUCT. FACTORS: scale factors and metadata.
 ITSELF, COPIED, ROWS_COPIED, SHIFTED, OPERAND, FACTORS, PRODUCT = 0, 1, 2, 3, 4, 5, 6  # ITSELF: of a finding alone
-WAITED, AFTER, BEFORE, OTHERS = 0, 1, 2, 3  # words[1] of a finding: which part of an order is missing
+WAITED, AFTER, BEFORE, OTHERS, READ_BEFORE = 0, 1, 2, 3, 4  # words[1] of a finding: which part of an order is missing
 
 # An access to cells. by: 1 + number of the warp, or of the thread that issued it; 0 for none.
 # number: of the load or store of the warp, or of the operation of the thread. clock: of the warp. rows: mask of its lanes.
@@ -46,10 +46,11 @@ Held = Struct("TensorHeld", [
     ("site", u32, UNITS), ("warp", u32, UNITS), ("least", u32), ("least_site", u32), ("met", u32), ("column", u32, 2),
     ("columns", u32, 2), ("met_site", u32, 2),
 ])  # fmt: skip
-# The state of a resident cluster. after: view of each thread at its last tcgen05.fence::after_thread_sync.
+# The state of a resident cluster. after: view of each thread at its last tcgen05.fence::after_thread_sync. read: of each site
+# whether it is a load whose registers are all read before others can hear of it (program/read_loads.py).
 TensorChecks = Struct("TensorChecks", [
     ("cells", ptr_to(Cells)), ("movers", ptr_to(Mover)), ("issuers", ptr_to(Issuer)), ("held", ptr_to(Held)),
-    ("after", ptr_to(u32)),
+    ("after", ptr_to(u32)), ("read", ptr_to(u8)),
 ])  # fmt: skip
 LOADS, STORES = 0, 1
 FEW = 4  # rows of tcgen05.cp.4x256b
