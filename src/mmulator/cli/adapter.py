@@ -18,6 +18,7 @@ def command(launch: Object) -> tuple[list[str], Mapping[str, str]]:
     launch: the configuration.
     """
     from mmulator.cli.output import WrongUsage
+    from mmulator.errors import MmulatorError
     from mmulator.cli.program import check_program, surroundings
     from mmulator.cli.program import command as command_of
     from mmulator.isa.chips import as_device
@@ -53,7 +54,6 @@ def for_editors(program: list[str] | None, dap: bool, port: int | None, extensio
     extension: a file for an extension of Visual Studio Code.
     """
     from mmulator.cli.output import WrongUsage
-    from mmulator.errors import MmulatorError
 
     if not dap and extension is None:
         hint = "mmulator debug PROGRAM, or --dap for an editor" if port is None else "--dap --port PORT"
@@ -63,10 +63,7 @@ def for_editors(program: list[str] | None, dap: bool, port: int | None, extensio
     if extension is not None:
         from mmulator.debug.dap import vscode
 
-        try:
-            vscode.write(extension)
-        except OSError as error:
-            raise MmulatorError(f"cannot write {extension}: {error.strerror}") from None
+        vscode.write(extension)
         print(f"{extension}: code --install-extension {extension}")
         return
     from mmulator.debug.dap import serve
