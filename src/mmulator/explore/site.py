@@ -91,6 +91,8 @@ def answer(name: str, given: Mapping[str, str]) -> dict[str, Any]:
         return {"blocks": document(name, given)}
     except MmulatorError as error:
         return {"error": error.message, "hint": error.hint or ""}
+    except (ValueError, OverflowError):  # of Python's and NumPy's own limits
+        return {"error": "a number is too large, or a list too long", "hint": ""}
 
 
 # Static files ---------------------------------------------------------------------------------------------------------
