@@ -18,7 +18,6 @@ def command(launch: Object) -> tuple[list[str], Mapping[str, str]]:
     launch: the configuration.
     """
     from mmulator.cli.output import WrongUsage
-    from mmulator.errors import MmulatorError
     from mmulator.cli.program import check_program, surroundings
     from mmulator.cli.program import command as command_of
     from mmulator.isa.chips import as_device
@@ -54,6 +53,7 @@ def for_editors(program: list[str] | None, dap: bool, port: int | None, extensio
     extension: a file for an extension of Visual Studio Code.
     """
     from mmulator.cli.output import WrongUsage
+    from mmulator.errors import MmulatorError
 
     if not dap and extension is None:
         hint = "mmulator debug PROGRAM, or --dap for an editor" if port is None else "--dap --port PORT"
