@@ -100,7 +100,7 @@ class Baseline:
             return cls(kept, Counter(_print(r) for r in kept))
         except OSError as error:
             raise LaunchError(f"cannot read {path}: {error.strerror}") from None
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise LaunchError(
                 f"{path} is no baseline", hint="a file that --sarif of this version has written is one"
             ) from None

@@ -19,7 +19,7 @@ import pytest
 
 from mmulator.cli.app import run
 from mmulator.explore import fragments, site
-from mmulator.explore.server import HOST, Server
+from mmulator.explore.server import HOST, Server, respond
 from tests.support import places
 from tests.support.schemas import checked
 
@@ -141,3 +141,27 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     process = start("--export", str(tmp_path / "site"))
     _, said = process.communicate(timeout=600)
     assert process.returncode == 1 and "cannot write" in said
+
+
+ODD = ("", "0", "-1", "1e400", "nan", "9" * 5000, "0x" + "f" * 5000, "1," * 3000, "1 " * 5000, "\0", "\u0663", "[[[[", "1_000",
+       "9" * 400 + "," + "9" * 400, "2**99999", "18446744073709551616", "1e-400", "64x" * 500, "0x1p1023")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*site.VIEWS])
+def test_odd_numbers_are_answered(name: str) -> None:
+    """Every free parameter of every view, with texts that no view takes: an answer, or what is wrong."""
+    view = site.VIEWS[name]
+    tree, given = view.choices(), dict[str, str]()
+    for parameter, _ in view.parameters:
+        first, tree = next(iter(tree.items()))
+        given[parameter] = first
+    given |= {parameter: example for parameter, _, example in view.free}
+    for parameter, _, example in view.free:
+        for odd in (*ODD, example * 20, example.replace("1", "9" * 30)):
+            status, kind, text = respond(f"/api/{name}?{urlencode({**given, parameter: odd})}")
+            assert kind == "json" and status in (200, 400) and (status == 400) == ("error" in json.loads(text))
+
+
+@pytest.mark.parametrize("path", ["//[bad", "http://[bad/", "/%00", "/api/", "/api/?a"])
+def test_odd_paths_are_answered(path: str) -> None:
+    assert respond(path)[0] in (400, 404)

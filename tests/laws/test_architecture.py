@@ -16,7 +16,8 @@ ROOT = places.ROOT / "src" / "mmulator"
 # Each layer imports only layers before it; names in one tuple do not know each other.
 ORDER: tuple[tuple[str, ...], ...] = (
     ("lazy", "classes"), ("schemas",), ("floating",), ("location",), ("source",), ("rules",), ("findings",),
-    ("errors",), ("sarif",), ("interop", "hosts", "demangle", "digests", "tables"), ("distance", "names"), ("codegen",), ("isa",),
+    ("errors",), ("files", "sarif"),
+    ("interop", "hosts", "demangle", "digests", "tables"), ("distance", "names"), ("codegen",), ("isa",),
     ("numerics", "layouts"),
     ("twin",), ("instruction",),
     ("toolkit",), ("ptx",), ("program",), ("native",), ("sanitizer",), ("compiler",), ("launch",), ("diagnostics",), ("record",),

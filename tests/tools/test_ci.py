@@ -83,11 +83,12 @@ def test_options_exist() -> None:
 
 
 @pytest.mark.parametrize(("given", "code"), [
-    ({"TESTS": "-q -p no:cacheprovider test_turn.py"}, 1), ({"PROGRAM": "test_turn.py"}, 3),
+    ({"TESTS": "-q -p no:cacheprovider\ntest_fine.py\n  test_turn.py\n"}, 1), ({"PROGRAM": "test_turn.py\n"}, 3),
     ({"PROGRAM": "test_turn.py", "SANITIZE": "false"}, 0), ({}, 2),
 ])  # fmt: skip
 def test_the_step_of_the_action(tmp_path: Path, given: dict[str, str], code: int) -> None:
     (tmp_path / "test_turn.py").write_text(RACE)
+    (tmp_path / "test_fine.py").write_text("def test(): pass")
     environment = os.environ | {
         "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(PACKAGE), "GITHUB_OUTPUT": "output",
         "TESTS": "", "PROGRAM": "", "SANITIZE": "true", "SARIF": "mmulator.sarif", "DEVICE": "sm_80", "BASELINE": "",

@@ -12,7 +12,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     arguments: instead of those of the process.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = _ended(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:  # as modules are imported; `run` says the same of its commands
+        sys.unraisablehook = lambda _: None
+        print("interrupted", file=sys.stderr)
+        code = 130
+    gc.freeze()  # all goes with the process: nobody needs to look for what might go before
+    sys.exit(code)
+
+
+def _ended(words: list[str]) -> int:
     if words[:1] == ["exec"]:
         from mmulator.cli.program import begin
 
@@ -23,6 +33,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
         nvcc.begin(words[1:])
     from mmulator.cli.app import run
 
-    code = run(words)
-    gc.freeze()  # all goes with the process: nobody needs to look for what might go before
-    sys.exit(code)
+    return run(words)

@@ -63,10 +63,7 @@ def for_editors(program: list[str] | None, dap: bool, port: int | None, extensio
     if extension is not None:
         from mmulator.debug.dap import vscode
 
-        try:
-            vscode.write(extension)
-        except OSError as error:
-            raise MmulatorError(f"cannot write {extension}: {error.strerror}") from None
+        vscode.write(extension)
         print(f"{extension}: code --install-extension {extension}")
         return
     from mmulator.debug.dap import serve

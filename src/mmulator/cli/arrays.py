@@ -49,15 +49,13 @@ def save_file(path: Path, **arrays: Any) -> None:
     import numpy as np
 
     from mmulator.errors import MmulatorError
+    from mmulator.files import replacing
 
     want = ".npy" if len(arrays) == 1 else ".npz"
     if path.suffix != want:
         raise MmulatorError(f"cannot write {path}: the name must end in {want}")
-    try:
-        with path.open("wb") as file:
-            if want == ".npy":
-                np.save(file, next(iter(arrays.values())))
-            else:
-                np.savez(file, **arrays)
-    except OSError as error:
-        raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
+    with replacing(path) as file:
+        if want == ".npy":
+            np.save(file, next(iter(arrays.values())))
+        else:
+            np.savez(file, **arrays)

@@ -12,6 +12,7 @@ from pathlib import Path
 from mmulator.cli.commands import COMMANDS, command_of
 from mmulator.cli.output import WrongUsage
 from mmulator.cli.parser import Group, ProgramWords, declared, program_at
+from mmulator.files import write
 
 ASKED = "_MMULATOR_COMPLETE"  # variable of a process that a shell asks
 # The script of each shell, the file that has it, and what that shell's own file needs to find it.
@@ -56,11 +57,10 @@ def install(shell: str | None) -> str:
     text, name, own, line = SCRIPTS[str(shell)]
     place = Path(name).expanduser()
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(text)
+    write(place, text)
     wanted = line.format(place)
     if own and (not (file := Path(own).expanduser()).exists() or wanted not in file.read_text()):
-        with file.open("a") as end:
-            end.write(f"\n{wanted}")
+        write(file, f"{file.read_text() if file.exists() else ''}\n{wanted}")
     return str(place)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from mmulator.errors import MmulatorError
+from mmulator.files import write
 from mmulator.source import printable
 
 
@@ -30,10 +31,7 @@ def read_bytes(path: str) -> bytes:
 
 def write_file(path: str, data: bytes) -> None:
     """Write a file. Raises MmulatorError if that fails."""
-    try:
-        Path(path).write_bytes(data)
-    except OSError as error:
-        raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
+    write(path, data)
 
 
 def check_writable(path: str) -> None:

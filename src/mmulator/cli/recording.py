@@ -42,11 +42,10 @@ def check_why(why: Sequence[str] | None, to: str | Path | None, against: str | N
 
 
 def check_record(file: str) -> None:
-    """Check that a record can be written, and remove the one that is there. Raises WrongUsage."""
+    """Check, before the run, that a record can be written. Raises WrongUsage."""
     if Path(file).suffix != ".json":
         raise WrongUsage(f"--record {file}", hint="the name ends in .json")
     check_writable(file)
-    Path(file).unlink(missing_ok=True)
 
 
 def replayed(file: str, device: str | None, seed: int | None) -> tuple[str, int]:

@@ -296,11 +296,10 @@ def _check_save(path: Path | None) -> None:
 def _save(path: Path, result: JobResult) -> None:
     import numpy as np
 
-    try:
-        with path.open("wb") as file:
-            np.savez(file, **result.written)  # type: ignore[arg-type]
-    except OSError as error:
-        raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
+    from mmulator.files import replacing
+
+    with replacing(path) as file:
+        np.savez(file, **result.written)  # type: ignore[arg-type]
 
 
 @contextmanager

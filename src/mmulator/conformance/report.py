@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from mmulator import files
 from mmulator.conformance import vectors
 from mmulator.conformance.compare import Difference
 from mmulator.conformance.probes import Observation
@@ -125,10 +126,7 @@ def write(path: Path, runs: Sequence[Run]) -> None:
         text = as_html(data)
     else:
         raise MmulatorError(f"--report {path}: the name must end in .json or .html")
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
+    files.write(path, text)
 
 
 def write_vectors(folder: Path, outcome: RunOutcome, settings: RunSettings) -> list[Path]:
@@ -143,7 +141,7 @@ def write_vectors(folder: Path, outcome: RunOutcome, settings: RunSettings) -> l
     kept = {k: v for k, v in data.items() if k not in ("forms", "complete")}
     kept["different"] = [r for r in data["forms"] if r["verdict"] != "same"]
     path = device / "report.json"
-    path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    files.write(path, json.dumps(kept, indent=1) + "\n")
     return [*paths, path]
 
 

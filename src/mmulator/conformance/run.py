@@ -30,6 +30,7 @@ from mmulator.conformance.suites import SUITES
 from mmulator.conformance.vectors import Vector
 from mmulator.digests import digest_of
 from mmulator.errors import MmulatorError
+from mmulator.files import append, write
 from mmulator.hardware.gpu import Gpu
 from mmulator.host.backend import Backend, Chip
 from mmulator.host.cpu import Cpu
@@ -447,12 +448,11 @@ class _Writer:
         self.path = path
         if path is not None and fresh:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(_head(settings, info)) + "\n")
+            write(path, json.dumps(_head(settings, info)) + "\n")
 
     def __call__(self, row: ItemResult) -> None:
         if self.path is not None:
-            with self.path.open("a") as file:
-                file.write(json.dumps(row.as_dict()) + "\n")
+            append(self.path, (json.dumps(row.as_dict()) + "\n").encode())
 
 
 def read_state(path: Path, settings: RunSettings, info: Chip) -> dict[str, ItemResult]:

@@ -25,6 +25,7 @@ from mmulator.conformance import cases, compare, kernels
 from mmulator.conformance.stream import RandomStream
 from mmulator.conformance.subjects import Subject, subjects
 from mmulator.errors import MmulatorError
+from mmulator.files import replacing
 from mmulator.host.backend import Backend
 from mmulator.isa.form import Form
 
@@ -140,15 +141,16 @@ def write(folder: Path, found: list[Vector], provenance: dict[str, Any]) -> list
         path = folder / f"{name}.npz"
         try:
             folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
+        with replacing(path) as file:
             np.savez_compressed(
-                path,
+                file,
                 index=np.frombuffer(json.dumps(index).encode(), np.uint8),
                 inputs=np.array([v.inputs for v in members], np.uint64),
                 digests=np.concatenate([v.digests for v in members]),
                 words=np.concatenate([v.words for v in members]),
             )
-        except OSError as error:
-            raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
         paths.append(path)
     return paths
 

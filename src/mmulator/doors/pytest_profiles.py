@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mmulator.driver.profiled import Profiles
+from mmulator.files import write
 from mmulator.record.profile import LaunchProfile
 from mmulator.record.profile_data import added_up, unreached
 from mmulator.record.profile_file import FORMATS, written
@@ -36,7 +37,7 @@ class Coverage:
         """Lines for the end of the run. Writes the file, too."""
         found = added_up([*self.profiles.profiles(), *self.others])
         if self.file is not None:
-            Path(self.file).write_text(written(found, self.file), encoding="utf-8")
+            write(self.file, written(found, self.file))
         missed = unreached(found)
         lines, ways = missed.known - len(missed.lines), missed.ways - len(missed.branches)
         yield (

@@ -25,6 +25,7 @@ from mmulator.doors.pytest_profiles import Coverage
 from mmulator.driver import Driver, Settings, current, progress, told, use
 from mmulator.driver.report import Totals
 from mmulator.errors import LimitReached, MmulatorError
+from mmulator.files import write
 from mmulator.findings import WIDTH, Finding, union
 from mmulator.host.report import Report
 from mmulator.isa.chips import as_device
@@ -280,7 +281,7 @@ class Tests:
             write_page(Path(self.option.mmulator_why_to), self.pages, "failing tests")
         if self.option.mmulator_sarif is not None:
             data = log((row["result"] for row in self.findings.rows.values()), self.known)
-            Path(self.option.mmulator_sarif).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+            write(self.option.mmulator_sarif, json.dumps(data, indent=1) + "\n")
         if self.option.mmulator_sanitize and not self.findings.launches:
             terminalreporter.write_line("sanitizer: no launches; those of mmulator.Module take sanitize=True themselves")
 

@@ -26,6 +26,8 @@ from mmulator.driver.seen import Seen, SeenMemory
 from mmulator.driver.told import say
 from mmulator.driver.why import stored_type
 from mmulator.errors import LaunchError, MmulatorError
+from mmulator.files import replacing
+from mmulator.files import write as write_file
 from mmulator.isa.effects import Queue
 from mmulator.isa.types import TYPES
 from mmulator.program.calls import reached
@@ -98,12 +100,13 @@ def write(seen: Seen, folder: Path, number: int, error: BaseException | None = N
         (folder / name).unlink(missing_ok=True)
     file = Path(seen.kernel.module.source.name).name
     ptx = file if re.fullmatch(r"[\w.+-]+\.ptx", file) else "kernel.ptx"
-    (folder / ptx).write_text(without_paths(seen.kernel.module.source.text), encoding="utf-8")
-    np.savez_compressed(folder / MEMORY, **capture.memory)  # type: ignore[arg-type]
-    if capture.expected:
-        np.savez_compressed(folder / EXPECTED, **capture.expected)  # type: ignore[arg-type]
+    write_file(folder / ptx, without_paths(seen.kernel.module.source.text))
+    for name, arrays in ((MEMORY, capture.memory), (EXPECTED, capture.expected)):
+        if arrays or name == MEMORY:
+            with replacing(folder / name) as out:
+                np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
     ended = "" if error is None else f"It ended in: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-    (folder / LAUNCH).write_text(capture.text(ptx, number, ended), encoding="utf-8")
+    write_file(folder / LAUNCH, capture.text(ptx, number, ended))
     return sum((folder / name).stat().st_size for name in (ptx, LAUNCH, EXPECTED, MEMORY) if (folder / name).exists())
 
 

@@ -12,8 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from mmulator import files
 from mmulator.demangle import demangle
-from mmulator.errors import MmulatorError
+from mmulator.errors import LaunchError, MmulatorError
 from mmulator.findings import Finding, group_key, grouped
 from mmulator.sarif import results
 
@@ -48,12 +49,7 @@ class Gathering:
                 new.append(row)
         lines = [json.dumps({"launches": launches}), *map(json.dumps, new)]
         data = "".join(line + "\n" for line in lines).encode()
-        with suppress(OSError):  # the folder is gone: the program outlives its exec
-            file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                os.write(file, data)
-            finally:
-                os.close(file)
+        files.append(self.path, data, LaunchError)
 
 
 def read(path: str | Path) -> tuple[int, list[Row]]:

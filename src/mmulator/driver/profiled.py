@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mmulator import files
 from mmulator.errors import LaunchError
 
 if TYPE_CHECKING:
@@ -58,12 +59,7 @@ class Profiles:
             tell(self.profiles(), self.wanted)
             return
         data = "".join(json.dumps(p.as_dict(), separators=(",", ":")) + "\n" for p in self.profiles()).encode()
-        with suppress(OSError):  # the folder is gone: the program outlives its exec
-            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                os.write(file, data)
-            finally:
-                os.close(file)
+        files.append(path, data, LaunchError)
 
 
 def tell(profiles: list[LaunchProfile], wanted: str) -> None:
@@ -75,10 +71,7 @@ def tell(profiles: list[LaunchProfile], wanted: str) -> None:
         return
     from mmulator.record.profile_file import written
 
-    try:
-        Path(wanted).write_text(written(profiles, wanted), encoding="utf-8")
-    except OSError as error:
-        raise LaunchError(f"cannot write {wanted}: {error.strerror}") from None
+    files.write(wanted, written(profiles, wanted), LaunchError)
 
 
 def read(path: str | Path) -> list[LaunchProfile]:

@@ -13,19 +13,18 @@ import re
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mmulator import __version__
+from mmulator import __version__, files
 from mmulator.demangle import demangle
 from mmulator.digests import digest_of
 from mmulator.driver.seen import WORD, Seen, SeenMemory
 from mmulator.driver.told import say
-from mmulator.errors import LaunchError
+from mmulator.errors import LaunchError, MmulatorError
 
 VARIABLE = "MMULATOR_REPLAYED"  # a file that receives what differs, if `mmulator exec` wants to know
 PARTS = ("kernel", "grid, block or arguments", "memory that it reads", "results")
@@ -79,19 +78,22 @@ class Following:
         """Write the record, if no other process of the program has written one."""
         (name, digest), (device, seed) = self.program, self.where or ("", 0)
         data = {"mmulator": __version__, "program": name, "digest": digest, "device": device, "seed": seed, "launches": self.rows}
+        told = os.environ.get(VARIABLE)
+        own = Path(f"{told}.own" if told else self.record)  # made by the process whose record it is
         try:
-            with Path(self.record).open("x", encoding="utf-8") as out:
-                out.write(json.dumps(data, indent=0) + "\n")
+            own.touch(exist_ok=False)
+            files.write(self.record, json.dumps(data, indent=0) + "\n")
         except FileExistsError:
             say(f"mmulator: {len(self.rows):,} launches of another process of the program are not recorded")
-        except OSError as error:
-            say(f"mmulator: cannot write {self.record}: {error.strerror}")
+        except (MmulatorError, OSError) as error:
+            if not told:
+                own.unlink(missing_ok=True)
+            self._tell(str(error), "")
 
-    def _tell(self, text: str) -> None:
-        say(f"mmulator: replay: {text}")
+    def _tell(self, text: str, about: str = "replay: ") -> None:
+        say(f"mmulator: {about}{text}")
         if file := os.environ.get(VARIABLE):
-            with suppress(OSError):
-                Path(file).write_text(text, encoding="utf-8")
+            files.append(file, text.encode())
 
 
 @cache
@@ -132,7 +134,7 @@ def read(file: str) -> dict[str, Any]:
             return dict(data)
     except OSError as error:
         raise LaunchError(f"cannot read {file}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         pass
     raise LaunchError(f"{file} is no record", hint="mmulator exec --record FILE.json PROGRAM writes one")
 

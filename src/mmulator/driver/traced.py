@@ -12,6 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mmulator import files
+from mmulator.errors import LaunchError
+
 VARIABLE = "MMULATOR_TRACES"  # the folder to which processes of `mmulator exec` write, and who reads it writes the trace
 MOST = 1_000_000  # events of a trace; launches that come later are left out
 
@@ -53,8 +56,7 @@ class Timelines:
         if folder is None:
             self.flush()
             return
-        with suppress(OSError):  # the folder is gone: the program outlives its exec
-            Path(folder, f"trace-{os.getpid()}.json").write_text(json.dumps(self.launches), encoding="utf-8")
+        files.append(Path(folder, f"trace-{os.getpid()}.json"), json.dumps(self.launches).encode(), LaunchError)
 
 
 def joined(launches: Iterable[list[Event]]) -> Iterator[Event]:

@@ -28,7 +28,10 @@ def _index() -> str:
 
 def respond(path: str) -> tuple[int, str, str]:
     """(status, kind of file, text) for a path and its query, as a request names them."""
-    parts = urlsplit(path)
+    try:
+        parts = urlsplit(path)
+    except ValueError:  # a host that is none
+        parts = urlsplit("/no/page")
     name = parts.path.lstrip("/") or "index.html"
     if name == "index.html":
         return HTTPStatus.OK, "html", site.page("server")

@@ -13,6 +13,7 @@ from mmulator import __version__
 from mmulator.errors import MmulatorError, OperandError
 from mmulator.explore import formats, fragments, memory, products, sparsity, tensormaps
 from mmulator.explore.view import Choices, Document, View
+from mmulator.files import write
 from mmulator.inspect.views.svg import COLOURS
 from mmulator.isa.chips import CHIPS
 from mmulator.isa.targets import DEVICES
@@ -90,6 +91,8 @@ def answer(name: str, given: Mapping[str, str]) -> dict[str, Any]:
         return {"blocks": document(name, given)}
     except MmulatorError as error:
         return {"error": error.message, "hint": error.hint or ""}
+    except (ValueError, OverflowError):  # of Python's and NumPy's own limits
+        return {"error": "a number is too large, or a list too long", "hint": ""}
 
 
 # Static files ---------------------------------------------------------------------------------------------------------
@@ -149,6 +152,7 @@ def export(folder: Path) -> tuple[int, int]:
     count = size = 0
     (folder / "data").mkdir(parents=True, exist_ok=True)
     for name, text in static():
-        size += (folder / name).write_bytes(text.encode())
+        write(folder / name, data := text.encode())
+        size += len(data)
         count += 1
     return count, size

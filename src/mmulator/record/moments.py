@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mmulator.errors import LimitReached
 from mmulator.launch.arena import pointer
 from mmulator.launch.events import Logs
 from mmulator.launch.observers import Observer
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 BLOCKS = 64  # blocks of a launch that are recorded: those with the lowest numbers
 ENTRIES = 400_000  # of a launch, shared evenly by its clusters
+LATE = 20_000  # of a launch whose time is over: a trace of more takes seconds to make
 ROOM = 1 << 14  # of a worker's log
 MEMORY = "timeline"  # of a resident cluster: its Timeline
 
@@ -62,19 +64,21 @@ class Moments(Observer):
         resident.observed[MEMORY]["log"] = self.logs.address(worker)
 
     def failed(self, fault: ExecutionFault) -> None:
-        self._finish()
+        self._finish(min(self.most, LATE // self.clusters) if isinstance(fault, LimitReached) else self.most)
 
     def tell(self, ran: Ran, grid: Grid) -> None:
-        self._finish()
+        self._finish(self.most)
         if self.clusters < grid.shape.clusters:
             size = grid.shape.cluster_size
             ran.notes.append(f"the trace has the first {self.clusters * size} of {grid.shape.ctas} blocks")
 
-    def _finish(self) -> None:
+    def _finish(self, most: int) -> None:
+        """Make the trace. most: entries of a cluster that it has."""
         from mmulator.record.trace import events_of, write
 
         entries = self.logs.all()
+        entries = entries[entries["order"] < most]
         entries = entries[np.lexsort((entries["order"], entries["cluster"]))]
-        self.events = events_of(self.grid, entries, self.shared, self.most)
+        self.events = events_of(self.grid, entries, self.shared, most)
         if self.file:
             write(self.file, self.events)

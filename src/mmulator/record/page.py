@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from mmulator.errors import MmulatorError
+from mmulator.files import write
 from mmulator.isa.types import type_bits
 from mmulator.numerics.telling import html as html_of_sum
 from mmulator.record.cause import Cause, place_text, thread_text
@@ -42,7 +42,4 @@ def page(parts: Sequence[str], title: str) -> str:
 
 def write_page(path: Path, parts: Sequence[str], about: str) -> None:
     """Write HTML of answers as a page. about: a kernel, or kernels. Raises MmulatorError where it cannot be written."""
-    try:
-        path.write_text(page(parts, f"why: {about}"), encoding="utf-8")
-    except OSError as error:
-        raise MmulatorError(f"cannot write {path}: {error.strerror}") from None
+    write(path, page(parts, f"why: {about}"))

@@ -10,7 +10,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mmulator.native.hooks.timeline import Happened
@@ -346,8 +345,6 @@ def text_of(events: list[Event]) -> str:
 def write(file: str, events: list[Event]) -> None:
     """Write a trace. Raises LaunchError where it cannot be written."""
     from mmulator.errors import LaunchError
+    from mmulator.files import write
 
-    try:
-        Path(file).write_text(text_of(events), encoding="utf-8")
-    except OSError as error:
-        raise LaunchError(f"cannot write {file}: {error.strerror}") from None
+    write(file, text_of(events), LaunchError)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 import tempfile
 from contextlib import suppress
@@ -12,6 +11,7 @@ from pathlib import Path
 from shlex import quote
 
 from mmulator.codegen.store import store
+from mmulator.files import write
 from mmulator.toolkit.nvcc import OURS, find_nvcc, toolkit_of, version_of
 
 _LIBRARIES = ("lib64", "lib", "targets/x86_64-linux/lib")
@@ -45,10 +45,7 @@ def cuda_home(nvcc: Path) -> Path:
         _link(home / "lib" / path.name, path)
         if path.name.startswith(_RUNTIME):
             _link(home / "lib" / _RUNTIME, path)
-    made = home / "bin" / f"nvcc.{os.getpid()}"
-    made.write_text(script)
-    made.chmod(0o700)
-    made.replace(home / "bin" / "nvcc")  # last: all else is there
+    write(home / "bin" / "nvcc", script, mode=0o700)  # last: all else is there
     return home
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mmulator.errors import MmulatorError
+from mmulator.files import write
 from mmulator.isa.chips import as_device
 from mmulator.isa.targets import Target
 from mmulator.toolkit.cubin import with_ptx
@@ -137,7 +138,7 @@ def _complete(start: tuple[str, str], words: Words, source: str) -> None:
     if not cubin.is_file():
         return
     if source.endswith(".ptx"):
-        cubin.write_bytes(with_ptx(cubin.read_bytes(), Path(source).read_bytes()))
+        write(cubin, with_ptx(cubin.read_bytes(), Path(source).read_bytes()))
         return
     dropped = {*_OUT, *_FOLDER, *_DEPENDENCIES, *_DEPENDENCY_OF, "-cubin"}
     with tempfile.TemporaryDirectory(prefix="mmulator-") as folder:
@@ -151,4 +152,4 @@ def _complete(start: tuple[str, str], words: Words, source: str) -> None:
         if done.returncode:
             print(f"mmulator: there is no PTX behind {cubin}: {done.stderr.strip()}", file=sys.stderr)
         else:
-            cubin.write_bytes(with_ptx(cubin.read_bytes(), out.read_bytes()))
+            write(cubin, with_ptx(cubin.read_bytes(), out.read_bytes()))

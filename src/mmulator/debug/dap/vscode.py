@@ -14,6 +14,7 @@ from xml.sax.saxutils import quoteattr
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from mmulator import __version__
+from mmulator.files import replacing
 
 NAME = "mmulator-debug"
 LANGUAGES = ("ptx", "python", "cuda-cpp", "cuda", "cpp", "toml")  # in whose files breakpoints can be set
@@ -76,8 +77,8 @@ def package() -> dict[str, Any]:
 
 
 def write(file: Path) -> None:
-    """Write the extension. Raises OSError."""
-    with ZipFile(file, "w", ZIP_DEFLATED) as made:
+    """Write the extension. Raises MmulatorError."""
+    with replacing(file) as out, ZipFile(out, "w", ZIP_DEFLATED) as made:
         made.writestr("extension.vsixmanifest", _MANIFEST.format(name=quoteattr(NAME), version=quoteattr(__version__)))
         made.writestr("[Content_Types].xml", _TYPES)
         made.writestr("extension/package.json", json.dumps(package(), indent=2))

@@ -24,6 +24,7 @@ MOST_VIEWS, MOST_SNAPSHOTS, MOST_ROWS = 1 << 28, 1 << 27, 1 << 26  # bytes; unus
 LEAST_VIEWS = 256
 _WORD = np.dtype(np.uint32)
 MOST_CLUSTERS = 8192  # up to this number, the releases of each cluster are recorded separately
+MOST_NAMED = (1 << 32) - 1  # of clusters have numbers in the sanitizer's structs
 
 
 def _filled(struct: Struct, parts: Mapping[str, np.ndarray], **numbers: int) -> list[np.ndarray]:
@@ -85,5 +86,6 @@ def of_launch(grid: Grid) -> list[np.ndarray] | None:
         "rows": blank(rows * (clusters if rows > FIRST else 1), _WORD),
     }  # fmt: skip
     return _filled(
-        World, parts, clusters=clusters, stride=stride, capacity=capacity, fresh=FIRST, row_capacity=rows, row_fresh=FIRST
-    )
+        World, parts, clusters=min(clusters, MOST_NAMED), stride=stride, capacity=capacity, fresh=FIRST, row_capacity=rows,
+        row_fresh=FIRST,
+    )  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from mmulator.doors.graphs import model, operations
@@ -17,6 +16,7 @@ from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.memory import used
 from mmulator.doors.libcuda.state import CudaKernel, EventState, check_device, state
 from mmulator.errors import LaunchError
+from mmulator.files import write
 
 SHARED: dict[str, tuple[str, Callable[..., Any]]] = {}  # (signature, function) by name
 EDGED: dict[str, tuple[str, int, Callable[..., Any]]] = {}  # with the number of the argument that only newer versions have
@@ -99,9 +99,9 @@ def find_in_clone(out: int, original: int, handle: int) -> None:
 def dot_print(handle: int, path: int, flags: int) -> None:
     names = model.dot(graph_at(handle), lambda work: state().find(work.handle, CudaKernel).function.name)
     try:
-        Path(text(path)).write_text(names)
-    except OSError as why:
-        raise Refused(Code.OPERATING_SYSTEM, LaunchError(f"{text(path)}: {why.strerror}")) from None
+        write(text(path), names, LaunchError)
+    except LaunchError as why:
+        raise Refused(Code.OPERATING_SYSTEM, why) from None
 
 
 def _listed(found: list[tuple[Any, ...]], outs: tuple[int, ...], number: int) -> None:

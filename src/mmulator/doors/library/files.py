@@ -8,7 +8,6 @@ has the libraries with marks in place of these facts (tools/ship.py); otherwise 
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from mmulator.codegen.store import store
 from mmulator.doors.library.loaded import RUNTIMES
 from mmulator.doors.library.machines import HERE, MARKS, ROOM
 from mmulator.errors import UnsupportedError
+from mmulator.files import write
 
 if TYPE_CHECKING:  # what makes libraries knows all of the compiler: it is imported when one is made
     from mmulator.doors.library.elf import Exports
@@ -145,18 +145,9 @@ def _folder() -> Path:
     if not (place / "complete").exists():
         place.mkdir(mode=0o700, exist_ok=True)
         for soname in (*RUNTIMES.values(), DRIVER):
-            _write(place / soname, _library(soname, HERE))
+            write(place / soname, _library(soname, HERE), mode=0o700)
         for link, target in LINKS.items():
             with suppress(FileExistsError):
                 (place / link).symlink_to(target)
-        _write(place / "complete", b"")
+        write(place / "complete", b"", mode=0o700)
     return place
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file so that another process sees all of it or nothing."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    Path(temporary).chmod(0o700)
-    Path(temporary).rename(path)

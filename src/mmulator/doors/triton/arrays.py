@@ -54,6 +54,16 @@ class ArrayPointer:
     def data_ptr(self) -> int:
         return self.address
 
+    def element_size(self) -> int:
+        return self.dtype.itemsize
+
+    def is_contiguous(self) -> bool:
+        """Whether elements lie in order without gaps, as torch says it."""
+        dense, size = True, 1
+        for count, step in zip(reversed(self.array.shape), reversed(self.stride())):
+            dense, size = dense and (count < 2 or step == size), size * count
+        return dense or not size
+
     def stride(self) -> tuple[int, ...]:
         """Strides in elements, as torch counts. Raises LaunchError for an array that does not say."""
         if not hasattr(self.array, "strides"):
