@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -132,6 +133,8 @@ def become(words: list[str], environment: Mapping[str, str]) -> NoReturn:
     sys.path[:] = [first, *given, *PATHS]
     sys.argv[:] = [kind or words[0], *rest]
     sys.modules["__main__"] = main = ModuleType("__main__")
+    if environment.get("PYTHONWARNINGS") == "ignore":
+        warnings.simplefilter("ignore")
     code = 0
     try:
         if environment.get("MMULATOR_EXEC") == sys.prefix:
