@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,7 @@ print(engine.target_cpu()[0], found.hexdigest())
 """
 
 
+@cache
 def products_on(level: str, *tuning: str) -> tuple[str, str]:
     environment = {**os.environ, "MMULATOR_CPU": level}
     command = [sys.executable, "-c", PRODUCTS, *tuning]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mmulator.doors.library import files
+from tests.support import forks
 from tests.support.places import PACKAGE, ROOT
 
 CC = shutil.which("cc")
@@ -33,10 +34,13 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """A run of a script of Python by exec."""
+    """A run of a script of Python by exec; one of torch in a fork that has imported it."""
     (folder / "prog.py").write_text(program)
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "CUDA_LAUNCH_BLOCKING": "1"}
-    command = [sys.executable, "-m", "mmulator", "exec", "prog.py", *words]
+    command = ["-m", "mmulator", "exec", "prog.py", *words]
+    if "import torch" in program:
+        return forks.run(command, folder, environment)
+    command = [sys.executable, *command]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, env=environment, check=False)
 
 

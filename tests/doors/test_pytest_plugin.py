@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import re
 import subprocess
@@ -143,15 +142,17 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    found = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "MMULATOR_")) or k == "MMULATOR_CACHE"}
+    found |= {"PYTHONPATH": f"{PACKAGE}{os.pathsep}{folder}", "COLUMNS": "100", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return found | {"TRITON_CACHE_DIR": str(folder / "triton"), **more}  # it would remember where its sources were
+
+
 def run(folder: Path, *options: str, **more: str) -> list[str]:
     """The lines that pytest prints, times as N."""
-    installed = any(e.name == "mmulator" for e in importlib.metadata.entry_points(group="pytest11"))
-    plugin = [] if installed else ["-p", "mmulator.doors.pytest_plugin"]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "MMULATOR_")) or k == "MMULATOR_CACHE"}
-    environment |= {"PYTHONPATH": f"{PACKAGE}{os.pathsep}{folder}", "COLUMNS": "100"}
-    environment |= {"TRITON_CACHE_DIR": str(folder / "triton"), **more}  # it would remember where its sources were
+    plugin = ["-p", "mmulator.doors.pytest_plugin", *(("-p", "xdist") if "-n2" in options else ())]  # and none of others
     command = [sys.executable, "-m", "pytest", *plugin, "-p", "no:cacheprovider", *options]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=folder, env=environment(folder, **more), capture_output=True, text=True)
     return re.sub(r"\d+\.\d+", "N", done.stdout + done.stderr).splitlines()
 
 
@@ -212,17 +213,6 @@ def test_triton(suite: Path, lines: list[str]) -> None:
     assert "    v = tl.load(x + at, mask=at < n)" in told
 
 
-@pytest.mark.full
-def test_workers_have_the_same_seeds(suite: Path) -> None:
-    """pytest-xdist: options, doors and devices reach the workers, and what they launched is told at the end."""
-    pytest.importorskip("xdist", reason="pytest-xdist is not installed")
-    lines = run(suite, "--mmulator=sm_86", "--mmulator-seed=7", "-n2", "-rP", "-k", "ids or unmarked or faults", "test_suite.py")
-    seeds = [seed_of(7, f"test_suite.py::test_ids[{n}]") for n in range(2)]
-    assert sorted(line for line in lines if line.startswith("seed of")) == [f"seed of {n} {s}" for n, s in enumerate(seeds)]
-    assert "mmulator: 2 launches of 1 kernel on sm_86: N s, of which N s compiling" in lines
-    assert "1 failed, 3 passed" in lines[-1]
-
-
 def test_where_the_time_went() -> None:
     """A long session says so, and what makes the next one shorter, if anything does."""
     assert where(spent=19.0, triton=9, compiling=9, running=0) == ""
@@ -252,13 +242,28 @@ def test_a_seed_is_of_the_test_alone() -> None:
     assert min(seed_of(n, "test_a.py::test_b") for n in range(1000)) > 0
 
 
+REFUSED = """
+import sys
+import pytest
+for words in {words}:
+    pytest.main([{plugin!r}, *words])
+    print(flush=True)
+"""
+
+
 def test_options_are_checked(suite: Path) -> None:
-    for options, said in {
+    """In one process, in which each is refused before a test is read."""
+    wrong = {
         ("--mmulator=sm_91",): "ERROR: --mmulator: unknown device 'sm_91'",
         ("--mmulator-seeds=2",): "ERROR: --mmulator-seeds goes with --mmulator",
         ("--mmulator", "--mmulator-seed=x"): "'x' is not a whole number from 0 on, or `random`",
-    }.items():
-        assert said in "\n".join(run(suite, *options))
+        ("--sanitize",): "--mmulator-sanitize goes with --mmulator",
+        ("--mmulator", "--mmulator-rules=x"): "there is no rule 'x'",
+    }
+    program = REFUSED.format(words=[*wrong], plugin="-pmmulator.doors.pytest_plugin")
+    done = subprocess.run([sys.executable, "-c", program], cwd=suite, env=environment(suite), capture_output=True, text=True)
+    said = re.split("(?=ERROR: )", done.stdout + done.stderr)[1:]
+    assert len(said) == len(wrong) and all(text in line for text, line in zip(wrong.values(), said)), said
 
 
 WITHOUT = """

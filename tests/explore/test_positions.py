@@ -36,7 +36,13 @@ def pack(number: int) -> list[Any]:
 def document(number: int, packed: int) -> list[dict[str, Any]]:
     """A document as the page puts it together."""
     parts = pack(number // packed)[number % packed]
-    return [json.loads(files()[f"block-{block['file']}"]) if "file" in block else block for block in parts]
+    return [large(block["file"]) if "file" in block else block for block in parts]
+
+
+@cache
+def large(number: int) -> dict[str, Any]:
+    """A block in a file of its own, which several documents have."""
+    return json.loads(files()[f"block-{number}"])
 
 
 def maps_of(grid: dict[str, Any]) -> tuple[np.ndarray, ...]:

@@ -279,7 +279,7 @@ def test_drawings_show_every_cell_on_one_page() -> None:
 def test_text_of_drawings_stays_inside() -> None:
     """The estimated width of each text, in the widest font, inside the page; labels of cells clear of their borders, texts
     of a line clear of each other."""
-    for _, found in different():
+    for _, found in shown():
         root = ElementTree.fromstring(found.svg())
         lines: dict[str, list[tuple[float, float, str]]] = {}
         box: tuple[float, float] | None = None
@@ -303,7 +303,7 @@ def test_text_of_drawings_stays_inside() -> None:
 
 
 def test_large_layouts_repeat_and_full_ones_show_all() -> None:
-    for form, found in different():
+    for form, found in shown():
         assert (repeat_of(found) is not None) == (form.family == "wgmma"), (found.instruction, found.operand)
     found = layout(WARPGROUP, "d")
     words = " ".join(texts(found.svg(full=True)))

@@ -206,16 +206,6 @@ def triton_kernel(path: Path) -> Verdict:
     return mm.judge(path, made, entry="twice", grid=lambda meta: (-(-100 // meta["BLOCK"]),), reference=expected)
 
 
-def test_a_kernel_of_triton(tmp_path: Path) -> None:
-    (path := tmp_path / "twice.py").write_text(TRITON)
-    verdict = triton_kernel(path)
-    assert verdict.ok and verdict.kind == "kernel" and verdict.seconds["compile"] > 0
-    path.write_text(TRITON.replace("2 * tl.load", "3 * tl.load"))
-    assert triton_kernel(path).outcome is VerdictKind.WRONG
-    path.write_text("def twice(")
-    assert triton_kernel(path).message.startswith("SyntaxError")
-
-
 STAYS = """
 import os, subprocess, sys, time
 if not os.fork():
@@ -229,11 +219,16 @@ while not os.path.exists({mark!r}):
 """
 
 
-def test_nothing_of_a_source_stays(tmp_path: Path) -> None:
-    """A daemon could change what the next process leaves; it ends with the compilation."""
+def test_a_kernel_of_triton(tmp_path: Path) -> None:
+    """And nothing of its source stays: a daemon could change what the next process leaves; it ends with the compilation."""
     mark = tmp_path / "mark"
-    (path := tmp_path / "twice.py").write_text(STAYS.format(mark=str(mark)) + TRITON)
-    assert triton_kernel(path).ok
+    (path := tmp_path / "twice.py").write_text(TRITON.replace("2 * tl.load", "3 * tl.load"))
+    assert triton_kernel(path).outcome is VerdictKind.WRONG
+    path.write_text("def twice(")
+    assert triton_kernel(path).message.startswith("SyntaxError")
+    path.write_text(STAYS.format(mark=str(mark)) + TRITON)
+    verdict = triton_kernel(path)
+    assert verdict.ok and verdict.kind == "kernel" and verdict.seconds["compile"] > 0
     pid = int(mark.read_text())
     assert not Path(f"/proc/{pid}").exists() and pid not in below(os.getpid())
 

@@ -187,30 +187,30 @@ def test_time_limit_and_ctrl_c_reach_compilation(tmp_path: Path) -> None:
     code = """
 import signal
 launch(mm.Module.load(body(4, 30)), 4, 30)
-module = mm.Module.load(body(3, 40000))
+module = mm.Module.load(body(3, 20000))
 began = time.process_time()
 try:
-    launch(module, 3, 40000, timeout=0.7)
+    launch(module, 3, 20000, timeout=0.4)
 except mm.errors.LaunchError as error:
     print(error)
 assert time.process_time() - began < 2
 
-longer, pressed = mm.Module.load(body(5, 40000)), []
+longer, pressed = mm.Module.load(body(5, 20000)), []
 def press():
     pressed.append(time.process_time())
     os.kill(os.getpid(), signal.SIGINT)
-threading.Timer(0.7, press).start()
+threading.Timer(0.4, press).start()
 try:
-    launch(longer, 5, 40000)
+    launch(longer, 5, 20000)
 except KeyboardInterrupt:
     assert time.process_time() - pressed[0] < 1.5
     print("interrupted")
 launch(mm.Module.load(body(6, 30)), 6, 30)
-launch(module, 3, 40000)
+launch(module, 3, 20000)
 """
     said = finish(start(code, tmp_path))
     assert re.fullmatch(
-        r"k was not compiled within 0\.7 s(: \d+ of \d+ instructions are done)?; nothing was run\n"
+        r"k was not compiled within 0\.4 s(: \d+ of \d+ instructions are done)?; nothing was run\n"
         r"  hint: what is compiled is kept: the next launch goes on from there, or allow more time\ninterrupted\n", said,
     )  # fmt: skip
 

@@ -34,7 +34,6 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from shutil import copy
-from subprocess import PIPE, STDOUT, run
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
@@ -49,7 +48,7 @@ from mmulator.driver import Driver, Region, Settings
 from mmulator.findings import WIDTH, counted, paragraphs, union
 from mmulator.program.static import static_findings
 from mmulator.rules import RULES, Severity
-from tests.support import places
+from tests.support import forks, places
 from tests.support.nvcc import nvcc
 
 ROOT = places.ROOT / "tests" / "ub"
@@ -268,8 +267,8 @@ def output(file: Path) -> tuple[str, frozenset[Mark]]:
             target = "-gencode", "arch=compute_90a,code=[compute_90a,sm_90a]"
             nvcc(*target, "-lineinfo", "-cudart", "shared", "-o", file.stem, file.name, cwd=folder, check=True)
             command = [str(Path(folder, file.stem))]
-        command = [sys.executable, "-m", "mmulator", "exec", "--sanitize", *command]
-        done = run(command, cwd=folder, env=os.environ | environment, stdout=PIPE, stderr=STDOUT, text=True, timeout=300)
+        command = ["-m", "mmulator", "exec", "--sanitize", *command]
+        done = forks.run(command, Path(folder), os.environ | environment, together=True)
     text = re.sub(rf"/\S*/(?={file.name})", "", re.sub(r"\b0x[0-9a-f]{9,}", "0x...", done.stdout))
     told = re.findall(rf"\({file.name}:(\d+)\): (?:error|warning|note): (?:(?!\n\n)[^\[])*\[([\w,\s-]+)\]", text)
     marks = frozenset((int(line), rule) for line, rules in told for rule in re.split(r",\s+", rules))

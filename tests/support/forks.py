@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -33,12 +34,20 @@ LONGEST = 1 << 17  # bytes of a request
 COSTS = [0.0]  # processor seconds of forks
 
 
-def run(words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """What `python WORDS` prints, and its exit code. env: all of its environment; None: this process's."""
+def run(
+    words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None, together: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """What `python WORDS` prints, and its exit code.
+
+    words: options of Python, a program, and its words.
+    cwd: the folder in which it begins.
+    env: all of its environment; None: this process's.
+    together: whether its errors are a part of its output, in their order.
+    """
     with TemporaryFile() as out, TemporaryFile() as errors:
         line = _server()
         asked = json.dumps([[*words], str(cwd), dict(os.environ if env is None else env)]).encode()
-        socket.send_fds(line, [asked], [out.fileno(), errors.fileno()])
+        socket.send_fds(line, [asked], [out.fileno(), (out if together else errors).fileno()])
         code, seconds = json.loads(line.recv(LONGEST))
         COSTS[0] += seconds
         said = []
@@ -132,6 +141,8 @@ def become(words: list[str], environment: Mapping[str, str]) -> NoReturn:
     sys.path[:] = [first, *given, *PATHS]
     sys.argv[:] = [kind or words[0], *rest]
     sys.modules["__main__"] = main = ModuleType("__main__")
+    if environment.get("PYTHONWARNINGS") == "ignore":
+        warnings.simplefilter("ignore")
     code = 0
     try:
         if environment.get("MMULATOR_EXEC") == sys.prefix:

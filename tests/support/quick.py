@@ -4,6 +4,7 @@ A quick test needs nothing but `[dev]`, starts no program that imports torch or 
 """
 
 from fnmatch import fnmatch
+from functools import cache
 
 # Of each test with a name like these one case in so many is quick, the first one always; 0: none. The first name that fits
 # counts. Files and folders of which no test is quick are not even read. Primes, so that each of several parameters varies.
@@ -67,6 +68,7 @@ QUICK_CASES = {
 }  # fmt: skip
 
 
+@cache
 def step(name: str) -> int:
     """One case of so many of a test is quick; 0: none. name: the path of a file or folder in tests/, with `::TEST` for a test."""
     return next((n for glob, n in QUICK_CASES.items() if fnmatch(name, glob)), 1)

@@ -32,10 +32,10 @@ def fuzz(out: Path, *arguments: str, plant: str = "", what: str = "modules") -> 
 
 @pytest.mark.full
 def test_a_slice_finds_nothing(tmp_path: Path) -> None:
-    """The same 500 modules each time; more of them in docs/fuzzing.md."""
-    code, found = fuzz(tmp_path, "--modules", "500", "--launches", "40", "--seed", "7")
+    """The same 250 modules each time; more of them in docs/fuzzing.md."""
+    code, found = fuzz(tmp_path, "--modules", "250", "--launches", "40", "--seed", "7")
     assert (code, found["failures"]) == (0, [])
-    assert found["modules"] >= 500 and found["loaded"] > 100 and found["refused"] > 200
+    assert found["modules"] >= 250 and found["loaded"] > 50 and found["refused"] > 100
     assert found["launched"] >= 40 and found["finished"] > 10 and found["fault"] > 10
 
 
@@ -80,5 +80,5 @@ def test_it_finds_crashes_hangs_and_errors_and_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_stencils_have_the_bits_of_llvm(capfd: pytest.CaptureFixture[str]) -> None:
-    assert versions.compared("", 7, range(6)) == 0, capfd.readouterr().out
-    assert capfd.readouterr().out.startswith("6 cases")
+    assert versions.compared("", 7, range(3)) == 0, capfd.readouterr().out
+    assert capfd.readouterr().out.startswith("3 cases")

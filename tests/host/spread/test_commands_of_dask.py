@@ -18,8 +18,6 @@ from mmulator.errors import LaunchError
 from tests.host.spread.kernels import SQUARE, kernel
 from tests.support import corpus
 
-LONG = "mov.u32 %r3, 0; L: add.u32 %r3, %r3, 1; setp.lt.u32 %p, %r3, 8000000; @%p bra L; " + SQUARE
-
 
 @dataclass
 class Started:
@@ -80,22 +78,3 @@ def test_a_kernel_whose_blocks_wait_for_each_other_is_refused(client: Client) ->
     """Of the corpus: a block spins until another has set a flag."""
     with pytest.raises(LaunchError, match=r"^the blocks of spin_flag cannot be shared out .* of argument 3 .*, address 0x"):
         corpus.launch("spin_flag", workers=client, timeout=60)
-
-
-@pytest.mark.full
-def test_a_worker_that_is_killed(started: Started, client: Client) -> None:
-    """By SIGKILL, in the middle: its blocks run again elsewhere."""
-    x, y = np.arange(256, dtype=np.uint32), np.zeros(256, np.uint32)
-    k = kernel(LONG)
-    victim = started.processes[1]
-    seen: list[int] = []
-
-    def progress(what: str, done: int, total: int) -> None:
-        seen.append(done)
-        if done >= 2 and victim.poll() is None:
-            victim.kill()
-
-    report = k.launch(8, 32, [x, y], workers=client, progress=progress, timeout=120)
-    assert (y == x * x).all() and seen[-1] == 8 and victim.wait(10) == -9
-    assert report.instructions["memory"] == 8 * 4
-    started.worker()
