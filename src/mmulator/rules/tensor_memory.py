@@ -168,7 +168,7 @@ PAIR_DIFFERS = Rule(
 )  # fmt: skip
 OPERAND_DIFFERS = Rule(
     1020, "tensor-operand-differs", Severity.ERROR, "lanes of a warp give a tcgen05 instruction different operands",
-    _FAMILY + "tcgen05.alloc, tcgen05.dealloc; tcgen05.ld; tcgen05.st",
+    _ALLOCATION + "; Tensor Memory and Register Load/Store Instructions",
     "All the threads of the warp must give the same address in tensor memory to tcgen05.ld, st and dealloc, and the same number "
     "of columns to tcgen05.alloc and dealloc; otherwise the behaviour is undefined. The instruction itself knows which lane has "
     "which cells.",
