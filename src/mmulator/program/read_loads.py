@@ -53,5 +53,6 @@ def read_loads(program: Program) -> set[Instruction]:
 
     for function in program.functions.values():
         if any(map(loads_tensor_memory, function.function.instructions)):
-            forward(function, frozenset(), step, frozenset.union)
+            nothing: Unread = frozenset()
+            forward(function, nothing, step, lambda a, b: a | b)
     return every - early
