@@ -241,7 +241,12 @@ def test_a_guarded_instruction_gives_its_results_a_value(monkeypatch: pytest.Mon
 
     seen: set[str] = set()
     set_mask = Shadow.set
-    monkeypatch.setattr(Shadow, "set", lambda s, name, *masks: marked.add(name) or set_mask(s, name, *masks))
+
+    def mark(shadow: Shadow, name: str, *masks: Any) -> None:
+        marked.add(name)
+        set_mask(shadow, name, *masks)
+
+    monkeypatch.setattr(Shadow, "set", mark)
     follow(meaning, "write", (Ends.NO, Ends.WAIT))
     follow(definedness, "received", (Ends.CALL, Ends.BARRIER))
     texts = [(target, text) for r in SCALAR if r.opcode not in rows.WRITTEN for target, some, runs in rows.groups(r) if runs

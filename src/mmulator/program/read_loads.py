@@ -1,7 +1,7 @@
-"""Loads of tensor memory whose registers have all been read before anybody else can hear of the load.
+"""Loads of tensor memory whose registers have all been read before another thread can know of the load.
 
 A use of a register waits for its load, also on a chip. So a load whose every register is read, by all lanes and on every path,
-before a barrier, an arrival, or anything else that another thread can hear, is over for whoever hears it.
+before a barrier, an arrival, or any other signal to a thread, is over for the thread that receives the signal.
 """
 
 from __future__ import annotations
@@ -53,5 +53,6 @@ def read_loads(program: Program) -> set[Instruction]:
 
     for function in program.functions.values():
         if any(map(loads_tensor_memory, function.function.instructions)):
-            forward(function, frozenset(), step, frozenset.union)
+            nothing: Unread = frozenset()
+            forward(function, nothing, step, lambda a, b: a | b)
     return every - early

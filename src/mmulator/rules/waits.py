@@ -47,7 +47,7 @@ AT_ALLOCATION = Rule(
     "PTX ISA 9.1, TensorCore 5th Generation Family Instructions: Tensor Memory Allocation and Management Instructions",
     "tcgen05.alloc waits until so many columns are free. With .cta_group::2 it also waits until a warp of the other block of the "
     "pair allocates as many.",
-    "deallocate columns first, or allocate fewer; of a pair, let both blocks allocate",
+    "deallocate columns first, or allocate fewer: all CTAs here have 512 of their own; of a pair, let both CTAs allocate",
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = (AT_MBARRIER, AT_BARRIER, AT_CLUSTER_BARRIER, AT_SETMAXNREG, IN_WARP, LIVELOCK, AT_ALLOCATION)

@@ -24,7 +24,7 @@ SITE_BITS = 28  # of a walk's number; above them the bytes of padding at the end
 
 @native(inline=True)
 def padding_of(unpack: u32) -> u32:
-    """Bytes of padding at the end of each UNIT of a matrix, which nobody reads. unpack: an Unpack."""
+    """Bytes of padding at the end of each UNIT of a matrix, which no instruction reads. unpack: an Unpack."""
     return u32(unpack == Unpack.PADDED_4) * _PADDED_4 + u32(unpack == Unpack.PADDED_6) * _PADDED_6
 
 

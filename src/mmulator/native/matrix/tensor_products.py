@@ -13,10 +13,10 @@ from mmulator.native.asynchrony.payloads import TensorWork, payload_of
 from mmulator.native.hooks.events import PayloadShape
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, cell
 from mmulator.native.matrix.tensor_operands import (
+    blame_issuer,
     cells_matrix,
     factors,
     indices,
-    blame_issuer,
     matrix_bytes,
     shared_matrix,
     shift_rows,

@@ -37,7 +37,7 @@ def matrix_read(
     desc: matrix descriptor.
     lines, line_bytes: number of lines of the matrix, and bytes of a line.
     across: whether M or N is contiguous.
-    padding: bytes at the end of each 16 that nobody reads.
+    padding: bytes at the end of each 16 that are not read.
     """
     walk = stack(Walk)
     walk.actor = a
