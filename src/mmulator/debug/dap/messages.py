@@ -55,7 +55,7 @@ PROGRAM = {
     "disassemble": "memoryReference:text instructionCount:int offset?:int instructionOffset?:int resolveSymbols?:bool",
     "readMemory": "memoryReference:text count:int offset?:int",
 }  # fmt: skip
-_WORDS = {
+_WORDS: dict[str, tuple[str, type | tuple[type, ...]]] = {
     "text": ("a text", str), "int": ("a whole number", int), "bool": ("true or false", bool),
     "text or null": ("a text or null", (str, type(None))),
 }  # fmt: skip
