@@ -124,4 +124,5 @@ def test_a_launch_file_in_a_mode(mode: str, tmp_path: Path) -> None:
         words[1] = "C[3,5]"
     file = ROOT / "examples" / "hopper_gemm" / "launch.toml"
     done = forks.run(["-m", "mmulator", "run", *words, "--json", str(file)], tmp_path)
-    assert done.returncode == 0 and json.loads(done.stdout)["ok"], done.stdout + done.stderr
+    code = 3 if mode == "strict" else 0  # notes, of what compilers do, count there
+    assert done.returncode == code and json.loads(done.stdout)["ok"], done.stdout + done.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 from mmulator.doors.cudart import rows
 from mmulator.doors.cudart.rows import accepts, api, process, refuses, thread
 from mmulator.doors.libcuda import device as driver
-from mmulator.doors.libcuda.abi import Refused, c_string, put_bytes, put_int
+from mmulator.doors.libcuda.abi import Refused, c_string, needed, put_bytes, put_int
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import check_device, state
 
@@ -76,12 +76,14 @@ def properties(version: int) -> bytes:
 @api("cudaGetDeviceProperties", "pi")
 def device_properties(out: int, device: int) -> None:
     _check(device)
+    needed(out)
     put_bytes(out, properties(rows.thread.version))
 
 
 @api("cudaGetDeviceProperties_v2", "pi")
 def device_properties_2(out: int, device: int) -> None:
     _check(device)
+    needed(out)
     put_bytes(out, properties(12))
 
 

@@ -7,7 +7,7 @@ from mmulator.doors.cudart.rows import ByteExtent, Pitched, api
 from mmulator.doors.graphs import operations
 from mmulator.doors.graphs.operations import CopyWork
 from mmulator.doors.libcuda import memory as driver
-from mmulator.doors.libcuda.abi import Refused, get, put, put_int
+from mmulator.doors.libcuda.abi import Refused, get, needed, put, put_int
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.device import device_pool
 from mmulator.doors.libcuda.state import check_device, state
@@ -21,6 +21,7 @@ INVALID_DIRECTION, INVALID_PITCH = 21, 12
 # allocations ----------------------------------------------------------------------------------------------------------
 def _allocated(out: int, size: int, kind: str) -> None:
     """Write the address of new memory; of no bytes, a null pointer."""
+    needed(out)
     put(out, driver.allocate(size, kind) if size else 0)
 
 

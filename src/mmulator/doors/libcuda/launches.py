@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 
-from mmulator.doors.libcuda.abi import Refused, api, get, get_bytes, put, put_bytes, put_int
+from mmulator.doors.libcuda.abi import Refused, api, get, get_bytes, needed, put, put_bytes, put_int
 from mmulator.doors.libcuda.clusters import checked, configuration
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.modules import blocks_per_multiprocessor
@@ -110,8 +110,14 @@ def launch_kernel_ex(config: int, f: int, pointers: int, extra: int) -> None:
         event_record(event, c.stream)
 
 
+def _check_function(function: int) -> None:
+    if not function:
+        raise Refused(Code.INVALID_VALUE, LaunchError("the host function is a null pointer"))
+
+
 @api("cuLaunchHostFunc", "ppp")
 def host_function(stream: int, function: int, data: int) -> None:
+    _check_function(function)
     queue = state().stream(stream)
     if queue.capture is not None:
         queue.capture.add(queue, "host", function, data)
@@ -121,6 +127,7 @@ def host_function(stream: int, function: int, data: int) -> None:
 
 @api("cuStreamAddCallback", "pppu")
 def add_callback(stream: int, function: int, data: int, flags: int) -> None:
+    _check_function(function)
     queue = state().stream(stream)
     if queue.capture is not None:
         raise queue.capture.fails(Code.STREAM_CAPTURE_UNSUPPORTED, "a callback of a stream; a host function can be captured")
@@ -135,6 +142,7 @@ def stream_create(out: int, flags: int) -> None:
 
 @api("cuStreamCreateWithPriority", "pui")
 def stream_create_priority(out: int, flags: int, priority: int) -> None:
+    needed(out)
     made = StreamState(state().driver.new_stream(), flags, min(max(priority, -5), 0))
     handle = state().add(made)
     state().streams[handle] = made
@@ -201,6 +209,7 @@ def stream_wait(handle: int, event: int, flags: int) -> None:
 # events -------------------------------------------------------------------------------------------------------------
 @api("cuEventCreate", "pu")
 def event_create(out: int, flags: int) -> None:
+    needed(out)
     put(out, state().add(EventState(Event(), not flags & 2)))
 
 

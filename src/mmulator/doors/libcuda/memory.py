@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable
 from itertools import count
 
-from mmulator.doors.libcuda.abi import Refused, api, get, put, put_int
+from mmulator.doors.libcuda.abi import Refused, api, get, needed, put, put_int
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.device import current_context
 from mmulator.doors.libcuda.state import POOL, PRIMARY, check_device, state
@@ -138,6 +138,7 @@ def on_stream(names: str, signature: str, since: int = 2000) -> Callable[[Callab
 @api("cuMemAlloc cuMemAlloc_v2", "pq", 3020)
 def mem_alloc(out: int, size: int) -> None:
     current_context()
+    needed(out)
     put(out, allocate(size, DEVICE_KIND))
 
 
@@ -351,7 +352,9 @@ def copy_peer(to: int, to_context: int, source: int, source_context: int, size: 
 
 # fills --------------------------------------------------------------------------------------------------------------
 def fill(address: int, value: int, size: int, number: int) -> None:
-    """Fill `number` elements of `size` bytes."""
+    """Fill `number` elements of `size` bytes, of which the address is a multiple."""
+    if address % size:
+        raise Refused(Code.INVALID_VALUE, LaunchError(f"a fill of {8 * size}-bit numbers at 0x{address:x}: not aligned"))
     check(address, size * number)
     if number:
         memory = state().driver.memory
