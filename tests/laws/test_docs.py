@@ -30,7 +30,7 @@ from mmulator.isa.targets import DEVICES, TARGETS, Target
 from mmulator.settings import INTERNAL, variables
 from tests.laws.test_architecture import RANK
 from tests.laws.test_rows import EXCUSES
-from tests.support import quick
+from tests.support import forks, quick
 from tests.support.places import PACKAGE, ROOT
 from tools.pages import spec_map
 
@@ -117,8 +117,12 @@ def run_mmulator(command: str) -> tuple[int, str]:
         with tempfile.TemporaryDirectory() as own:
             if command.startswith("mmulator cache "):
                 environment["MMULATOR_CACHE"] = own
-            words = [sys.executable, "-m", *shlex.split(command)]
-            done = subprocess.run(words, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            words = ["-m", *shlex.split(command)]
+            if words[2] == "exec":
+                done = forks.run(words, Path.cwd(), environment)
+            else:
+                words = [sys.executable, *words]
+                done = subprocess.run(words, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         return done.returncode, done.stdout
     from mmulator.cli.app import run
 
@@ -213,9 +217,15 @@ def run_shell(folder: Path, command: str) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     plugin = "" if any(e.name == "mmulator" for e in entry_points(group="pytest11")) else "-p mmulator.doors.pytest_plugin"
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(PACKAGE), "MMULATOR_TRACEBACK": ""}
-    environment |= {"PYTEST_ADDOPTS": plugin, "PYTHONWARNINGS": "ignore"}  # warnings of Triton's next version
+    environment |= {"PYTEST_ADDOPTS": f"{plugin} -p no:hypothesispytest"}
+    environment |= {"PYTHONWARNINGS": "ignore"}  # warnings of Triton's next version
     environment = {n: v for n, v in environment.items() if n not in ("CI", "BUILD_NUMBER")}  # there pytest prints more
-    done = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
+    words = shlex.split(command)
+    at = next(n for n, word in enumerate(words) if "=" not in word)
+    if words[at] == "python" and words[at + 1] != "-m":
+        done = forks.run(words[at + 1 :], folder, environment | dict(word.split("=", 1) for word in words[:at]))
+    else:
+        done = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
     return (done.stdout + done.stderr).replace(str(folder), "/home/me")
 
 
