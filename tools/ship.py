@@ -5,10 +5,10 @@
 writes FOLDER/LEVEL.bin for each level of CPUs (mmulator/codegen/shipped.py), the libraries of CUDA that `exec` puts in place
 (doors/library/files.py), and the list of files that say what native functions are (codegen/sources.py); the build of a wheel
 calls it (hatch_build.py). Without an architecture the only level is that of this machine, and the functions are those that a
-first run needs: those of the kernels in CHOSEN and of the examples, and, as quick code, those of them sanitized, and the dense
-arithmetic of the types in COMMON. A release for x86_64 or aarch64, made on either, has, for every level, those of all kernels in
-FOLDERS, plain, sanitized, and as workers of a Dask cluster run them, pieces of their instructions, the arithmetic of every matrix
-instruction on every chip, and random numbers, none of them quick code.
+first run needs, as quick code with the texts of better code: those of the kernels in CHOSEN and of the examples, plain and
+sanitized, and the dense arithmetic of the types in COMMON. A release for x86_64 or aarch64, made on either, has, for every
+level, those of all kernels in FOLDERS, plain, sanitized, and as workers of a Dask cluster run them, pieces of their instructions,
+the arithmetic of every matrix instruction on every chip, and random numbers, none of them quick code.
 Nothing that is made here is run here. Who edits the package meanwhile gets an error: nobody would use what was made of other
 files. What was made is kept in the code cache, where the next build of the same sources finds it.
 """
@@ -18,14 +18,16 @@ from __future__ import annotations
 import gc
 import os
 import pickle
-import subprocess
+import re
 import sys
 import tempfile
+import traceback
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import product
-from os import environ, pathsep
+from os import environ
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,8 @@ CHOSEN = (
 )  # fmt: skip
 COMMON = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8")  # types of A and B
 Work = Callable[[], object]
+Compiled = Callable[..., bytes]
+NAME = re.compile(r"@((?!llvm\.)[\w.]+)")  # of a function in LLVM's text
 CHANGED = "files of the package changed while its object code was made: make it again (or none: MMULATOR_SHIP=0)"
 
 
@@ -54,7 +58,8 @@ class Collected:
 
     def keep(self, name: str, code: bytes, links: Iterable[str] = (), level: int = 2) -> None:
         self.entries[level, name] = code, list(links)
-        self._keep(name, code, list(links), level)
+        if level != 1:  # a text: no other process asks for it
+            self._keep(name, code, list(links), level)
 
     def find(self, name: str, levels: Sequence[int] = (2, 0)) -> Any:
         """Another process may have kept it."""
@@ -66,6 +71,38 @@ class Collected:
         return None
 
 
+def renamed(code: bytes, names: dict[str, str]) -> bytes:
+    """Flattened code with other names for what it defines and refers to."""
+    from mmulator.codegen.linking import _FLAT_HEAD
+
+    *head, size, image = _FLAT_HEAD.unpack_from(code)
+    rest = _FLAT_HEAD.size + size
+    said = "\0".join(names.get(name, name) for name in code[_FLAT_HEAD.size : rest].decode().split("\0")).encode()
+    return _FLAT_HEAD.pack(*head, len(said), image) + said + code[rest:]
+
+
+def once(compiled: Compiled) -> Compiled:
+    """What compiles functions that differ in names alone one time: the code of each has its own names. Machine code in ELF's form
+    is compiled for each.
+    """
+    from mmulator.codegen.engine import X86, architecture
+
+    found: dict[tuple[str, int, bool], bytes] = {}
+
+    def code_of(text: str, level: int, quick: bool = False) -> bytes:
+        if architecture() != X86:
+            return compiled(text, level, quick)
+        numbers = {name: f"native{n}" for n, name in enumerate(dict.fromkeys(NAME.findall(text)))}
+        key = NAME.sub(lambda name: f"@{numbers[name[1]]}", text), level, quick
+        if key not in found:
+            found[key] = flattened(compiled(*key))
+        return renamed(found[key], {number: name for name, number in numbers.items()})
+
+    from mmulator.codegen.linking import flattened
+
+    return code_of
+
+
 def collector(level: str, release: bool) -> Collected:
     """What collects all fixed code that this process makes from now on, which is for a level and is never run."""
     from mmulator.codegen import cpus, engine, loading, named, shipped, stencils
@@ -75,7 +112,9 @@ def collector(level: str, release: bool) -> Collected:
 
     collected = Collected()
     engine._cpu = lambda: (level, cpus.features(level))
-    loading.QUICK = False
+    engine.store = lambda: None  # type: ignore[assignment]  # what has a name is kept under it
+    engine._compile = once(engine._compile)
+    loading.QUICK = not release
     shipped.shipped.cache_clear()  # what is in place for the level of the host is not looked at
     named.keep, named.find = collected.keep, collected.find
 
@@ -109,21 +148,6 @@ def of_kernel(path: Path, how: Any, name: str = "") -> Work:
                 kernel.compile(options=how)
 
     return work
-
-
-def quickly(work: Work) -> Work:
-    """The work, where quick code is enough."""
-
-    def quick() -> None:
-        from mmulator.codegen import loading
-
-        loading.QUICK = True
-        try:
-            work()
-        finally:
-            loading.QUICK = False
-
-    return quick
 
 
 def keys() -> list[Any]:
@@ -225,6 +249,7 @@ def of_pieces() -> None:
     ensure([*common_pieces(), *common_pieces({native.name: native for native in natives}.values())])
 
 
+@cache
 def works(release: bool) -> list[Work]:
     """What is to be compiled, in pieces."""
     from mmulator.compiler.options import DEFAULT, CompileOptions
@@ -233,12 +258,10 @@ def works(release: bool) -> list[Work]:
     from mmulator.sanitizer.instrument import SANITIZE
 
     clusters = CompileOptions(clusters=True)
-    if not release:  # the last of the plain ones is that of the example of a pipeline
+    if not release:  # the last of the kernels is that of the example of a pipeline
         chosen = *(KERNELS / f"{name}.ptx" for name in CHOSEN), *sorted((ROOT / "examples").rglob("*.ptx"))
-        plain = [of_kernel(path, DEFAULT) for path in chosen]
-        plain.append(of_kernel(KERNELS / "gemm_pipelines.ptx", clusters, "gemm_tma"))
-        checked = [of_kernel(path, CompileOptions(events=SANITIZE)) for path in chosen]
-        return [*plain, *map(quickly, checked), *(quickly(of_key(key)) for key in keys() if common(key))]
+        kernels = [of_kernel(path, how) for how, path in product((DEFAULT, CompileOptions(events=SANITIZE)), chosen)]
+        return [*kernels, of_kernel(KERNELS / "gemm_pipelines.ptx", clusters, "gemm_tma"), *map(of_key, filter(common, keys()))]
     ways = DEFAULT, clusters, CompileOptions(events=SANITIZE), CompileOptions(events=TOUCHED)
     paths = sorted(path for folder in FOLDERS for path in folder.rglob("*.ptx"))
     forms = [form for family in ("mma", "wmma") for form in matrix_forms(family) if form.atype]
@@ -325,48 +348,58 @@ def main(folder: Path, architecture: str) -> None:
     for path in {*folder.iterdir()} - {*found.values(), *map(folder.joinpath, others)}:
         path.unlink()
     (folder / sources.LIST).write_text(sources.listed())
-    for name, soname in others.items():
-        if host and not (folder / name).exists():
-            (folder / name).write_bytes(library(files.made(soname, MARKS), host))
     for level, path in found.items():
         data = None if made(path) else shipped.kept(level, release)
         if data and shipped.Shipped(data).asked == asked():
             path.write_bytes(data)
     levels = [level for level, path in found.items() if not made(path)]
-    if not levels:
-        return
-    if release:
+    if levels and release:
         say("compiling all that no kernel of yours changes: several minutes")
-    else:
+    elif levels:
         say("compiling what a first run needs on this machine: some seconds")
-    count = max(1, (os.cpu_count() or 1) // len(levels))
+    count = max(1, (os.cpu_count() or 1) // len(levels or [""]))
     with tempfile.TemporaryDirectory() as scratch:
-        paths = [str(ROOT / "src"), *filter(None, [environ.get("PYTHONPATH")])]  # pip's isolated builds find NumPy by the second
-        environment = {**environ, "PYTHONPATH": pathsep.join(paths), "MMULATOR_CACHE": f"{scratch}/cache"}
         parts = {level: [Path(scratch, level, f"{n}.part") for n in range(count)] for level in levels}
-        running = []
-        for level, n in product(levels, range(count)):
-            parts[level][n].parent.mkdir(exist_ok=True)
-            command = [sys.executable, __file__, "--part", str(parts[level][n]), level, str(int(release)), str(n), str(count)]
-            running.append(subprocess.Popen(command, env=environment))
-        ends = [process.wait() for process in running]
+        running = [
+            begun(path, level, release, n, count, f"{scratch}/cache") for level in levels for n, path in enumerate(parts[level])
+        ]
+        for name, soname in others.items():
+            if host and not (folder / name).exists():
+                (folder / name).write_bytes(library(files.made(soname, MARKS), host))
+        ends = [os.waitpid(process, 0)[1] for process in running]
         if any(ends):
             raise SystemExit("the object code could not be made")
         for level in levels:
             made_of, entries = zip(*(pickle.loads(path.read_bytes()) for path in parts[level]))
             if {*made_of} != {sources.of_natives()}:
                 raise SystemExit(CHANGED)
-            made_all = ChainMap(*entries)
-            best = {key: code for key, code in made_all.items() if key[0] or (2, key[1]) not in made_all}
-            data = shipped.written(best, asked())
+            data = shipped.written(ChainMap(*entries), asked())
             found[level].write_bytes(data)
             shipped.kept(level, release, data)
 
 
+def begun(path: Path, level: str, release: bool, number: int, count: int, cache: str) -> int:
+    """The number of a process, forked from this one, that writes a part of a level's functions. cache: the folder of them all."""
+    from mmulator.codegen.store import store
+    from mmulator.compiler import kernel
+
+    path.parent.mkdir(exist_ok=True)
+    kernel.meanings(), works(release)  # once, for all processes
+    process = os.fork()
+    if not process:
+        environ["MMULATOR_CACHE"] = cache
+        store.cache_clear()
+        gc.disable()  # a tenth of the time, and the process ends soon
+        try:
+            write(path, level, release, number, count)
+            os._exit(0)
+        except BaseException as error:
+            traceback.print_exception(error)
+        finally:
+            os._exit(1)
+    return process
+
+
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT / "src"))  # pip's isolated builds take this away where an editable installation adds it
-    if sys.argv[1] == "--part":
-        gc.disable()  # a tenth of the time, and the process ends soon
-        write(Path(sys.argv[2]), sys.argv[3], *(int(word) for word in sys.argv[4:]))  # type: ignore[arg-type]
-    else:
-        main(Path(sys.argv[1]), "".join(sys.argv[2:]))
+    main(Path(sys.argv[1]), "".join(sys.argv[2:]))

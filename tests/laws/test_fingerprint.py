@@ -19,7 +19,6 @@ from tools import ship
 from mmulator.codegen import shipped
 
 seen, made, active = set(), set(), []
-engine._compile = lambda *_: b""
 loading._enter = lambda codes, quick=(): loading._loaded.update(dict.fromkeys(codes, 1))
 
 def note(frame, event, argument):
@@ -48,6 +47,7 @@ sys.addaudithook(opened)
 lang.Native.build, lang.Native.__init__ = build, begin
 shipped.file_of = lambda level: ship.ROOT / "none"  # of an installed wheel, functions would be found, not made
 ship.collector("x86-64-v4", False)
+engine._compile = lambda *_: b""
 works, keys = ship.works(False), sum(map(ship.common, ship.keys()))
 for work in works[:-keys] + works[-keys::6]:
     work()

@@ -105,38 +105,32 @@ def test_objects_of_files_that_change_are_not_made(when: str, tmp_path: Path, mo
         sources.hashes.cache_clear()
 
 
-def test_the_processes_of_a_build_find_what_it_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pip's isolated builds say by PYTHONPATH where NumPy is; an environment that has none otherwise builds, too. What the
-    processes made is put together."""
-    given: list[str] = []
+def test_what_the_processes_of_a_build_made_is_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(path: Path, level: str, release: bool, number: int, count: int) -> None:
+        name = f"{number} of {count}, {level}, {os.environ['MMULATOR_CACHE'].rpartition('/')[2]}"
+        made = {(2, name): (name.encode(), []), (2, "of all"): (b"code", ["one"])}
+        path.write_bytes(pickle.dumps((sources.of_natives(), made)))
+        if bad and number:
+            raise SystemExit(ship.CHANGED)
 
-    class Process:
-        def __init__(self, command: list[str], env: dict[str, str]) -> None:
-            given.append(env["PYTHONPATH"])
-            name = f"of process {command[-2]}"
-            made = {(2, name): (name.encode(), []), (2, "of all"): (b"code", ["one"])}
-            Path(command[3]).write_bytes(pickle.dumps((sources.of_natives(), made)))
-
-        def wait(self) -> int:
-            return 0
-
-    monkeypatch.setenv("PYTHONPATH", "/isolated")
+    bad = False
     monkeypatch.setattr(ship.os, "cpu_count", lambda: 5)
-    monkeypatch.setattr(ship.subprocess, "Popen", Process)
+    monkeypatch.setattr(ship, "write", write)
     monkeypatch.setattr(ship, "levels_of", lambda architecture: ["x86-64-v3", "x86-64-v4"])
     monkeypatch.setattr(ship, "asked", lambda: f"{tmp_path}"[-60:])
     (tmp_path / "first").mkdir()
     (tmp_path / "first" / "x86-64-v2.bin").write_text("of an earlier build")
     for folder in (tmp_path / "first", tmp_path / "second"):  # the second finds what the first has kept
         ship.main(folder, "")
-        assert given == [os.pathsep.join([str(ship.ROOT / "src"), "/isolated"])] * 4
         found = shipped.of_file(folder / "x86-64-v3.bin")
-        assert len(found) == 3 and found.find("of process 1", 2) == (b"of process 1", [])
+        assert len(found) == 3 and found.find("of all", 2) == (b"code", ["one"])
+        assert all(found.find(f"{n} of 2, x86-64-v3, cache", 2) for n in range(2))
         libraries = [files.shipped(soname) for soname in (files.DRIVER, *RUNTIMES.values())]
         assert sorted(path.name for path in folder.iterdir()) == ["files.txt", *libraries, "x86-64-v3.bin", "x86-64-v4.bin"]
+        bad = True
     monkeypatch.setattr(ship, "asked", lambda: "something else")
-    ship.main(tmp_path / "third", "")
-    assert len(given) == 8
+    with pytest.raises(SystemExit, match="could not be made"):
+        ship.main(tmp_path / "third", "")
 
 
 def test_each_work_is_taken_once(tmp_path: Path) -> None:

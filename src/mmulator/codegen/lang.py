@@ -50,12 +50,17 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
 WRITER = "mmulator texts"  # name of the thread that writes texts of better code
 
 
-def source_of(function: Callable[..., Any]) -> str:
-    """The source text of a function, like inspect.getsource, whose tokenizer would take a tenth of a program's start."""
-    code = function.__code__
+@cache
+def _tree(file: str, code: CodeType) -> ast.FunctionDef:
+    """The syntax of a function; one text may make several, with other constants. file: its name, which equal code may lack."""
+    if threading.current_thread().name == WRITER:
+        raise CodeError(f"{code.co_name} would be parsed while the program may parse, too")  # which CPython 3.11 can mix up
     last = max((end or 0 for _, end, _, _ in code.co_positions()), default=0)
-    lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 : last]
-    return "".join(lines) or inspect.getsource(function)
+    lines = linecache.getlines(file)[code.co_firstlineno - 1 : last]  # inspect would take a tenth of a program's start
+    tree = ast.parse(textwrap.dedent("".join(lines) or inspect.getsource(code))).body[0]
+    if not isinstance(tree, ast.FunctionDef):
+        raise CodeError(f"{code.co_name} is no function")
+    return tree
 
 
 @cache
@@ -85,15 +90,6 @@ class Native:
         self.attributes, self.inline, self.inner = attributes, inline, inner
 
     # read when it is first called for: a program compiles few of the functions that it imports
-
-    @cached_property
-    def tree(self) -> ast.FunctionDef:
-        if threading.current_thread().name == WRITER:
-            raise CodeError(f"{self.name} would be parsed while the program may parse, too")  # which CPython 3.11 can mix up
-        tree = ast.parse(textwrap.dedent(source_of(self.function))).body[0]
-        if not isinstance(tree, ast.FunctionDef):
-            raise CodeError(f"{self.name} is no function")
-        return tree
 
     @cached_property
     def nonlocals(self) -> dict[str, Any]:
@@ -127,7 +123,8 @@ class Native:
             builder.linkage, builder.attributes = "internal", f"alwaysinline {self.attributes or WIDE}"
         with builder:
             body = _Body(self, builder)
-            body.run(self.tree.body)
+            code = self.function.__code__
+            body.run(_tree(code.co_filename, code).body)
         return builder, body.calls
 
     def is_like(self, other: Native) -> bool:

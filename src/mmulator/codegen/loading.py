@@ -102,7 +102,7 @@ def improve() -> None:
     _quick.clear()
 
     def visit(name: str) -> None:
-        """What a function calls comes first."""
+        """Put off a function's better code, after that of the functions that it calls."""
         wanted.discard(name)
         if found := text_of(name):
             for link in wanted.intersection(found[1] or ()):

@@ -10,7 +10,7 @@ from mmulator.codegen.loading import text_of
 
 def straightened(text: str, natives: Iterable[Native]) -> str:
     """A module's text in which native functions that have a straight path are defined, so that they are inlined. Those whose
-    texts nobody kept are called.
+    texts were not kept are called.
     """
     defined: dict[str, str] = {}
     declared: dict[str, None] = {}

@@ -26,11 +26,12 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )  # fmt: skip
-from mmulator.codegen.types import boolean, f16, f32, i16, i32, i64, ptr, u8, u16, u32
+from mmulator.codegen.types import boolean, f16, f32, i16, i32, i64, ptr, ptr_to, u8, u16, u32
 from mmulator.codegen.values import Builder, Value
 from mmulator.isa.types import ElementType
 from mmulator.twin.plain import facts_function
 from mmulator.twin.plan import A_BIAS, A_HEADER, B_BIAS, B_HEADER, LANE, NARROW_COLUMNS, NEVER, ROWS, WIDE_COLUMNS, WINDOW, Plan
+from mmulator.twin.tile import OUTLINED
 
 I, U, F, B = i32.vec(16), u32.vec(16), f32.vec(16), boolean.vec(16)
 SHORT, PAIRS, BYTES = u16.vec(16), u16.vec(32), u8.vec(64)
@@ -343,6 +344,15 @@ def transpose(rows: list[Value]) -> list[Value]:
     return rows
 
 
+def _turned(lines: ptr_to(u32), out: ptr_to(u32), pitch: i64) -> None:
+    """16 lines of 16, one after the other, become columns of `out`, whose lines are `pitch` apart."""
+    for r, across in enumerate(transpose([load(U, lines, 16 * n) for n in unrolled(16)])):
+        store(across, out, pitch * r)
+
+
+turned = Native(_turned, "twin_turned", OUTLINED, inner=True)
+
+
 def pack_b_function(plan: Plan, name: str, rows: bool) -> Native:
     """A function that packs raw B. rows: whether raw is [k][ldb] with n contiguous; otherwise [n][ldb] with k contiguous."""
     block = {c: pack_block_function(plan, f"{name}_{c}", rows, c) for c in (WIDE_COLUMNS, NARROW_COLUMNS)}
@@ -391,7 +401,7 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
 
     def emit(row: Value, raws: list[Value], top: Value | None) -> Value:
         if two:
-            pairs = raws if len(raws) == 2 else paired_lines(raws[:2], raws[2:])
+            pairs = raws if len(raws) == 2 else [x | y << 16 for x, y in zip(raws[:2], raws[2:])]
             values = [SHORT(raw) for raw in (raws if len(raws) == 4 else [*raws, *(raw >> 16 for raw in raws)])]
             return store_b_short(plan, values, [bitcast(PAIRS, pair) for pair in pairs], top, row)
         if short:
@@ -424,7 +434,7 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
 
     def pack_columns(raw: ptr, ldb: i64, n: i64, k: i64, out: ptr) -> None:
         # through a plain [k][columns] copy of one instruction's rows, transposed 16 by 16
-        room = stack(u32, 16 * columns)
+        lines, room = stack(u32, 256), stack(u32, 16 * columns)
         headers = cast_ptr(i32, out + k * row_bytes)
         for inst in range(k // kk):
             top = i32(-999)
@@ -439,19 +449,15 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
                     top = i32(0)
             lost = boolean(0)
             for step in unrolled(0, kk, 16):
-                for v in held:
-                    lines = [
-                        read_line(ty, raw, ldb, j, n, columns, inst * kk + step, min(16, kk - step))
-                        for j in unrolled(16 * v, 16 * v + 16)
-                    ]
-                    if two:
-                        others = [
-                            read_line(ty, raw, ldb, j, n, columns, inst * kk + step, min(16, kk - step))
-                            for j in unrolled(16 * v + 32, 16 * v + 48)
-                        ]
-                        lines = paired_lines(lines, others)
-                    for r, across in enumerate(transpose(lines)):
-                        store(across, room, r * columns + 16 * v)
+                for first in range(i64(0), i64(16 * len(held)), 16):
+                    for j in range(i64(16)):
+                        part = read_line(ty, raw, ldb, first + j, n, columns, inst * kk + step, min(16, kk - step))
+                        if two:
+                            part = part | read_line(
+                                ty, raw, ldb, first + j + 32, n, columns, inst * kk + step, min(16, kk - step)
+                            ) << 16
+                        store(part, lines, j * 16)
+                    turned(lines, room + first, i64(columns))
                 for r in range(i64(0), i64(min(16, kk - step))):
                     parts = [load(U, room, r * columns + 16 * v) for v in held]
                     lost = lost | emit(out + (inst * kk + step + r) * row_bytes, parts, top if relative else None)
@@ -463,11 +469,6 @@ def pack_block_function(plan: Plan, name: str, rows: bool, columns: int) -> Nati
                     headers[inst * 16 + 2] = i32(facts(out + inst * (kk * row_bytes), i64(kk), i64(row_bytes), i64(columns)))
 
     return Native(pack_rows if rows else pack_columns, name)
-
-
-def paired_lines(low: list[Value], high: list[Value]) -> list[Value]:
-    """Elements of at most 16 bits in u32 lanes, two in each lane."""
-    return [x | y << 16 for x, y in zip(low, high)]
 
 
 def read_k(ty: Any, line: Value, count: int) -> Value:
