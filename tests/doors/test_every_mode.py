@@ -63,7 +63,8 @@ print(z.copy_to_host().sum())
     "cupy": ("cupy", f"""import cupy
 x = cupy.arange(100, dtype=cupy.float32)
 z = cupy.zeros_like(x)
-cupy.RawModule(code={_PTX!r}).get_function("add")((1,), (100,), (z, x))
+open("add.ptx", "w").write({_PTX!r})
+cupy.RawModule(path="add.ptx").get_function("add")((1,), (100,), (z, x))
 print(float(z.sum()))
 """),
     "driver": ("numpy", f"""import ctypes
