@@ -42,7 +42,7 @@ PIECE = 512  # bytes of a piece of a bulk copy, and of what else is told of at o
 BOUNDS: dict[str, tuple[int, str]] = {
     # of the launch
     "cluster.cta_count": (MAX_CLUSTER, "limits.py"),
-    "cluster.warp_count": (MAX_CLUSTER * WARPS, "limits.py"),
+    "cluster.warp_count": (MAX_CLUSTER * WARPS, "limits.py"), "w.cta.cluster.warp_count": (MAX_CLUSTER * WARPS, "limits.py"),
     "cta.launch.warps": (WARPS, "limits.py"),
     "cluster.launch.warps": (WARPS, "limits.py"),
     "cluster.span_count": (TEXT, "kinds of memory of a cluster: resident.py"),
@@ -338,7 +338,8 @@ SHIFTS: dict[str, tuple[int, str]] = {
     "granule": (4, "of a sheet"), "u64(granule)": (4, "of a sheet"), "U64(granule)": (4, "of a sheet"),
     "trailing_zeros(shape)": (31, "of what is not 0"),
     "need": (4, "of a sheet"), "u64(need)": (4, "of a sheet"), "more": (4, "of a sheet"), "mode - 1": (4, "of a sheet"),
-    "mode": (3, "two bits of a descriptor"), "copied": (31, "a lane"),
+    "mode": (3, "two bits of a descriptor"), "copied": (31, "a lane"), "u64(reader)": (31, "a warp of a block"),
+    **dict.fromkeys(("one - 1", "other - 1"), (4, "a pattern of swizzle, from 1 on and below SHIFTED")),
 }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ STARTS = {
         "argparse", "rich", "ml_dtypes", "html", "shutil", "shlex", "random", "mmulator.cli", "mmulator.demangle",
         "mmulator.diagnostics",
     )),
-    "run": ("from mmulator.cli.app import run; run(['run', 'examples/handwritten/launch.toml'])", 89, (
+    "run": ("from mmulator.cli.app import run; run(['run', 'examples/handwritten/launch.toml'])", 90, (
         "shutil", "rich", "ml_dtypes", "mmulator.jobs.sanitized", "mmulator.findings", "mmulator.rules", "mmulator.layouts",
         "mmulator.diagnostics",
     )),

@@ -36,10 +36,11 @@ def test_blocks_race_on_one_worker_and_on_several() -> None:
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("[a-nr-z]*.ptx")), ids=lambda f: f.stem)
 def test_no_room_makes_no_false_alarm(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With room for a few records only, of shared memory all is forgotten again and again, of global memory no more is kept."""
+    true = found(file.name, None)
     monkeypatch.setattr(shadows, "SHARED_RECORDS", 80)
     monkeypatch.setattr(shadows, "LEAST_RECORDS", 1024)
     monkeypatch.setattr(shadows, "LEAST_NODES", 1100)
-    assert not found(file.name, None)
+    assert found(file.name, None) <= true
 
 
 SHIFTED = """.version 8.0
