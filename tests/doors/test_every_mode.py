@@ -65,7 +65,7 @@ x = cupy.arange(100, dtype=cupy.float32)
 z = cupy.zeros_like(x)
 open("add.ptx", "w").write({_PTX!r})
 cupy.RawModule(path="add.ptx").get_function("add")((1,), (100,), (z, x))
-print(float(z.sum()))
+print(z.get().sum())
 """),
     "driver": ("numpy", f"""import ctypes
 cuda = ctypes.CDLL("libcuda.so.1")
