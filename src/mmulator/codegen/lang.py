@@ -47,13 +47,13 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
     ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not, ast.In: lambda a, b: a in b,
 }  # fmt: skip
-WRITER = "mmulator texts"  # name of the thread that writes texts of better code
+WRITER = threading.local()  # `here`: this thread writes texts of better code (its name would make a Thread of a foreign one)
 
 
 @cache
 def _tree(file: str, code: CodeType) -> ast.FunctionDef:
     """The syntax of a function; one text may make several, with other constants. file: its name, which equal code may lack."""
-    if threading.current_thread().name == WRITER:
+    if getattr(WRITER, "here", False):
         raise CodeError(f"{code.co_name} would be parsed while the program may parse, too")  # which CPython 3.11 can mix up
     last = max((end or 0 for _, end, _, _ in code.co_positions()), default=0)
     lines = linecache.getlines(file)[code.co_firstlineno - 1 : last]  # inspect would take a tenth of a program's start

@@ -213,15 +213,16 @@ class BlockCode:
         functions.
         """
         if self._pieces and self._improver != os.getpid():
-            from mmulator.codegen.lang import WRITER
-
             self._improver = os.getpid()  # in a thread, so that LLVM's own never waits for texts
-            threading.Thread(target=self._write, name=WRITER, daemon=True).start()
+            threading.Thread(target=self._write, name="mmulator texts", daemon=True).start()
         elif loading.patience() < float("inf"):
             loading.improve()
 
     def _write(self) -> None:
         """Write the texts, again if necessary."""
+        from mmulator.codegen.lang import WRITER
+
+        WRITER.here = True
         with suppress(MmulatorError, RuntimeError):  # as if there were no better code; the second: at the end of the process
             texts, natives = self._texts()
             both = list(zip(self._pieces, map(_with_files, texts), strict=True))
