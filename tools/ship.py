@@ -82,8 +82,8 @@ def renamed(code: bytes, names: dict[str, str]) -> bytes:
 
 
 def once(compiled: Compiled) -> Compiled:
-    """What compiles functions that differ in names alone one time: the code of each has its own names. Machine code in ELF's form
-    is compiled for each.
+    """A compiler that compiles functions which differ in names alone one time: the code of each has its own names. Machine code
+    in ELF's form is compiled for each.
     """
     from mmulator.codegen.engine import X86, architecture
 

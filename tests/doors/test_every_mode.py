@@ -117,7 +117,7 @@ def test_a_door_in_a_mode(door: str, mode: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [*MODES])
 def test_a_launch_file_in_a_mode(mode: str, tmp_path: Path) -> None:
-    """The same of `mmulator run`, for the modes that it has."""
+    """A launch file ends well in each mode that `mmulator run` has."""
     words = [word.format(z="C") for word in MODES[mode]]
     if mode in ("record", "capture"):
         pytest.skip("`run` has a file already, from which the launch is made again")

@@ -1,4 +1,4 @@
-"""What is found depends on program, inputs and seed alone: not on the number of threads, nor on what else the machine does."""
+"""Findings depend on program, inputs and seed alone: not on the number of threads, nor on what else the machine does."""
 
 from __future__ import annotations
 

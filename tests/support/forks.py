@@ -37,7 +37,7 @@ COSTS = [0.0]  # processor seconds of forks
 def run(
     words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None, together: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """What `python WORDS` prints, and its exit code.
+    """Run `python WORDS`: what it prints, and its exit code.
 
     words: options of Python, a program, and its words.
     cwd: the folder in which it begins.

@@ -108,7 +108,7 @@ def case(seed: int, number: int) -> Case:
 
 
 def outcomes(one: Case) -> Iterator[str]:
-    """What becomes of the kernel in each mode. Raises what is not of the family, an error of the module, and
+    """Outcomes of the kernel in each mode. Raises what is not of the family, an error of the module, and
     AssertionError where modes differ."""
     from mmulator.host.module import Module
     from tests.support.sessions import debugger

@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mmulator.cli.output import WrongUsage, check_writable, colours, narrow, print_line, width, write_file
+from mmulator.cli.output import WrongUsage, check_writable, colours, narrow, print_line, width
+from mmulator.files import write
 
 if TYPE_CHECKING:
     from mmulator.findings import Finding
@@ -87,7 +88,7 @@ def write_log(path: str, log: dict[str, object]) -> None:
     if path == "-":
         print(text, end="")
     else:
-        write_file(path, text.encode())
+        write(path, text)
 
 
 def baseline(path: str | None) -> Baseline | None:

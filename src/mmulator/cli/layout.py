@@ -6,8 +6,9 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mmulator.cli.output import exclude, misused, print_json, print_line, print_text, width, write_file
+from mmulator.cli.output import exclude, misused, print_json, print_line, print_text, width
 from mmulator.cli.parser import Json, Option, Positional
+from mmulator.files import write
 
 if TYPE_CHECKING:
     from mmulator.inspect.layouts.answer import Element, Layout
@@ -291,7 +292,7 @@ def _write(option: str, path: str, data: bytes) -> None:
         else:
             sys.stdout.buffer.write(data)
         return
-    write_file(path, data)
+    write(path, data)
 
 
 def _print_elements(

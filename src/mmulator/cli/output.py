@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from mmulator.errors import MmulatorError
-from mmulator.files import write
 from mmulator.source import printable
 
 
@@ -27,11 +26,6 @@ def read_bytes(path: str) -> bytes:
         return read_bytes(path)
     given = getattr(sys.stdin, "buffer", sys.stdin).read()
     return given if isinstance(given, bytes) else given.encode()
-
-
-def write_file(path: str, data: bytes) -> None:
-    """Write a file. Raises MmulatorError if that fails."""
-    write(path, data)
 
 
 def check_writable(path: str) -> None:

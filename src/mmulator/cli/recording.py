@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mmulator.cli.output import WrongUsage, check_writable, write_file
+from mmulator.cli.output import WrongUsage, check_writable
+from mmulator.files import write
 
 if TYPE_CHECKING:
     from mmulator.record.profile import LaunchProfile
@@ -65,4 +66,4 @@ def write_profile(file: str, profiles: Sequence[LaunchProfile]) -> None:
     """Write profiles in the format that the file's ending names."""
     from mmulator.record.profile_file import written
 
-    write_file(file, written(profiles, file).encode())
+    write(file, written(profiles, file))

@@ -6,7 +6,7 @@ instruction that needs its warp together (`.sync`): there the block's code first
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from enum import IntEnum
 from typing import Any
@@ -82,6 +82,17 @@ class Program:
     @property
     def entry(self) -> FunctionBlocks:
         return next(iter(self.functions.values()))
+
+
+def blocks_from(first: Iterable[int], steps: Callable[[int], Iterable[int]], without: int | None = None) -> set[int]:
+    """Numbers of the blocks to which steps lead from the first ones, these included, without passing one of them."""
+    seen, waiting = set[int](), [*first]
+    while waiting:
+        n = waiting.pop()
+        if n not in seen and n != without:
+            seen.add(n)
+            waiting += steps(n)
+    return seen
 
 
 def takes_whole_warp(ins: Instruction) -> bool:

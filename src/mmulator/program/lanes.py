@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from mmulator.isa.effects import Ends, MemoryEffect, Queue, Together
-from mmulator.program.blocks import Block, FunctionBlocks
+from mmulator.program.blocks import Block, FunctionBlocks, blocks_from
 from mmulator.program.uses import accesses
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, SpecialRegister, Symbol, VectorOperand, flatten
 
@@ -75,19 +75,12 @@ class LaneFacts:
                 continue
             if self.classes[block.last.guard[0].name] != _LANES:
                 continue
-            one, other = (self._reached(t, block.index) for t in block.targets)
+            one, other = (blocks_from([t], self._targets, block.index) for t in block.targets)
             found |= one ^ other
         return found
 
-    def _reached(self, start: int, without: int) -> set[int]:
-        seen: set[int] = set()
-        waiting = [start]
-        while waiting:
-            n = waiting.pop()
-            if n not in seen and n != without:
-                seen.add(n)
-                waiting += self.function.blocks[n - self.first].targets
-        return seen
+    def _targets(self, block: int) -> list[int]:
+        return self.function.blocks[block - self.first].targets
 
     def under_condition(self, ins: Instruction, block: Block) -> bool:
         """Whether the lane's number alone decides if a lane executes an instruction."""

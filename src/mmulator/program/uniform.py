@@ -9,13 +9,13 @@ count.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 from mmulator.codegen.locks import remaining
 from mmulator.errors import must_be
 from mmulator.isa.effects import Ends, Flow, MemoryEffect
 from mmulator.isa.types import type_bits
-from mmulator.program.blocks import Block, FunctionBlocks, Here, partners
+from mmulator.program.blocks import Block, FunctionBlocks, Here, blocks_from, partners
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Immediate, Instruction, Reg, SpecialRegister, Symbol, flatten
 
@@ -172,21 +172,11 @@ def left_behind(function: FunctionBlocks, blocks: Iterable[int]) -> set[int]:
     ends = [b.index for b in function.blocks if b.ending is Ends.EXIT]
 
     def is_left(block: int) -> bool:
-        gone, come = _reached(ends, before, block), _reached([block], before)
+        remaining()
+        gone, come = blocks_from(ends, before.__getitem__, block), blocks_from([block], before.__getitem__)
         return any(t in gone and any(u in come and u != t for u in targets) for targets in branches for t in targets)
 
     return {b for b in blocks if is_left(b)}
-
-
-def _reached(first: Iterable[int], steps: Mapping[int, list[int]], without: int | None = None) -> set[int]:
-    """Blocks that are reached from the first ones by steps, without passing one of them."""
-    seen, waiting = set[int](), [*first]
-    while waiting:
-        n = waiting.pop()
-        if n not in seen and n != without:
-            seen.add(n)
-            waiting += steps[n]
-    return seen
 
 
 def uniform_registers(function: FunctionBlocks, local: Collection[str]) -> frozenset[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mmulator.cli.descriptor.options import OutputOptions, number, pair
-from mmulator.cli.output import print_json, print_text, write_file
+from mmulator.cli.output import print_json, print_text
+from mmulator.files import write
 
 if TYPE_CHECKING:
     from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorFields
@@ -96,6 +97,6 @@ def _draw(answer: DescriptorAnswer, wanted: OutputOptions) -> None:
 
     picture = answer.svg(wanted.theme or "auto")
     if wanted.svg is not None:
-        write_file(wanted.svg, picture.encode())
+        write(wanted.svg, picture)
     if wanted.png is not None:
-        write_file(wanted.png, png(picture))
+        write(wanted.png, png(picture))

@@ -22,11 +22,11 @@ def encode(
         mmulator tensormap encode --shape 4096,1024 --type bf16 --box 64,64 --swizzle 128B
         mmulator tensormap encode --shape 8,56,56,64 --lower -1,-1 --upper -1,-1 --channels 64 --pixels 128 --out map.bin
     """
-    from mmulator.cli.output import write_file
     from mmulator.cli.tensormap.text import tell_map
+    from mmulator.files import write
     from mmulator.inspect.tensormaps.fields import tensor_map_fields
 
     found = tensor_map_fields(o.map_of(None, said))
     if out is not None:
-        write_file(out, found.data)
+        write(out, found.data)
     tell_map(found, json)

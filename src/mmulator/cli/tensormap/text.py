@@ -7,7 +7,8 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from mmulator.cli.descriptor.text import print_findings
-from mmulator.cli.output import colours, print_json, print_text, width, write_file
+from mmulator.cli.output import colours, print_json, print_text, width
+from mmulator.files import write
 
 if TYPE_CHECKING:
     from mmulator.inspect.tensormaps.box import TensorBox
@@ -81,9 +82,9 @@ def draw_files(box: TensorBox, svg: str | None, html: str | None, png: str | Non
             sys.stdout.write(text(theme))
             taken = True
         elif path is not None:
-            write_file(path, text(theme).encode())
+            write(path, text(theme))
     if png is not None:
-        write_file(png, as_png(box.svg(theme)))
+        write(png, as_png(box.svg(theme)))
     return taken
 
 

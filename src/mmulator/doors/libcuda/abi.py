@@ -204,10 +204,10 @@ def put(address: int, value: int, size: int = 8) -> None:
     put_bytes(address, (value & ((1 << 8 * size) - 1)).to_bytes(size, "little"))
 
 
-def needed(address: int) -> None:
-    """Refuse a null pointer for a result that nobody can do without."""
+def needed(address: int, what: str = "place for the result") -> None:
+    """Refuse a null pointer for what a call cannot do without."""
     if not address:
-        raise Refused(Code.INVALID_VALUE, LaunchError("the place for the result is a null pointer"))
+        raise Refused(Code.INVALID_VALUE, LaunchError(f"the {what} is a null pointer"))
 
 
 def put_int(address: int, value: int) -> None:

@@ -110,14 +110,9 @@ def launch_kernel_ex(config: int, f: int, pointers: int, extra: int) -> None:
         event_record(event, c.stream)
 
 
-def _check_function(function: int) -> None:
-    if not function:
-        raise Refused(Code.INVALID_VALUE, LaunchError("the host function is a null pointer"))
-
-
 @api("cuLaunchHostFunc", "ppp")
 def host_function(stream: int, function: int, data: int) -> None:
-    _check_function(function)
+    needed(function, "host function")
     queue = state().stream(stream)
     if queue.capture is not None:
         queue.capture.add(queue, "host", function, data)
@@ -127,7 +122,7 @@ def host_function(stream: int, function: int, data: int) -> None:
 
 @api("cuStreamAddCallback", "pppu")
 def add_callback(stream: int, function: int, data: int, flags: int) -> None:
-    _check_function(function)
+    needed(function, "host function")
     queue = state().stream(stream)
     if queue.capture is not None:
         raise queue.capture.fails(Code.STREAM_CAPTURE_UNSUPPORTED, "a callback of a stream; a host function can be captured")

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from mmulator.findings import Finding, Place, spoken
 from mmulator.isa.effects import Ends, Together
-from mmulator.program.blocks import Block, FunctionBlocks, instructions
+from mmulator.program.blocks import Block, FunctionBlocks, blocks_from, instructions
 from mmulator.ptx.tree import Instruction
 from mmulator.rules.rule import Rule
 
@@ -51,14 +51,7 @@ def forward(
 def reachable(function: FunctionBlocks, block: Block) -> set[int]:
     """Numbers of the blocks that control may reach from the end of a block; including the block itself if it is in a loop."""
     first = function.blocks[0].index
-    found: set[int] = set()
-    waiting = list(block.targets)
-    while waiting:
-        at = waiting.pop()
-        if at not in found:
-            found.add(at)
-            waiting += function.blocks[at - first].targets
-    return found
+    return blocks_from(block.targets, lambda n: function.blocks[n - first].targets)
 
 
 def found(rule: Rule, ins: Instruction, message: str, where: str = "", other: Instruction | None = None) -> Finding:
