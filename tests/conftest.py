@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ COSTS: Counter[tuple[str, bool]] = Counter()  # processor seconds of a folder's 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="all tests, those marked `full` too (docs/testing.md)")
+    parser.addoption("--release", action="store_true", help="all tests with all of their cases, as before a release")
     parser.addoption("--chapter", metavar="NAME", help="tests that may notice a change of a chapter (isa/NAME.py)")
     parser.addoption("--costs", action="store_true", help="processor seconds of each folder, as docs/testing.md shows them")
 
@@ -40,8 +42,8 @@ def pytest_configure() -> None:
 
 # what is quick --------------------------------------------------------------------------------------------------------
 def everything(config: pytest.Config) -> bool:
-    """Whether no test is left out for its price: with --full, and with -m, which says itself what is wanted."""
-    return bool(config.option.full or config.option.markexpr)
+    """Whether no test is left out for its price: with --full, --release, and with -m, which says itself what is wanted."""
+    return bool(config.option.full or config.option.release or config.option.markexpr)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -54,7 +56,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark tests `full` as tests/support/quick.py says, and leave those out whose file is not named on the command line.
+    """Mark tests `full` and `release` as tests/support/quick.py says, and leave out those that are not asked for; a file that is
+    named on the command line has all of its tests.
 
     With --chapter NAME there stay: of files that have the chapter's name all, those whose own names have it, and laws. The
     longest file comes first: at the end of a run with `-n` the other workers would wait for it.
@@ -63,14 +66,15 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     cases: Counter[str] = Counter()
     for item in items:
         function = name_of(item)
-        step = quick.step(function)
-        if not step or cases[function] % step:
+        step, number = quick.step(function), cases[function]
+        if not step or number % step:
             item.add_marker("full")
+            if number % quick.step(function, full=True):
+                item.add_marker("release")
         cases[function] += 1
-    chosen = items[:]
-    if not everything(config):
-        chosen = [i for i in items if session.isinitpath(i.path) or not i.get_closest_marker("full")]
-        LEFT_OUT["tests"] += len(items) - len(chosen)
+    left = "" if config.option.release or config.option.markexpr else "release" if config.option.full else "full"
+    chosen = [i for i in items if session.isinitpath(i.path) or not left or not i.get_closest_marker(left)]
+    LEFT_OUT["cases" if everything(config) else "tests"] += len(items) - len(chosen)
     if config.option.chapter:
         chosen = list(filter(of_chapter(config.option.chapter), chosen))
     if len(chosen) < len(items):
@@ -117,6 +121,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     terminal: Any = session.config.pluginmanager.get_plugin("terminalreporter")
     if session.config.option.costs:
         terminal.write_line(table())
+    if LEFT_OUT["cases"]:
+        terminal.write_line(f"left out: {LEFT_OUT['cases']:,} more cases of tests; `pytest --release` runs all")
     if LEFT_OUT["tests"] or (any(Path(word).is_dir() for word in session.config.args) and LEFT_OUT["files"]):
         terminal.write_line(
             f"left out: {LEFT_OUT['tests']:,} tests that are marked `full` and {LEFT_OUT['files']} files of such tests; "
@@ -172,6 +178,14 @@ def pytest_collection() -> Iterator[None]:
         gc.freeze()
         gc.enable()
         COSTS["", False] += spent()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _first_code() -> None:
+    """Tests run a kernel a few times: better code, for what runs long, would not pay. tests/codegen/test_better.py is about it."""
+    for name in ("mmulator.codegen.loading", "mmulator.compiler.code"):
+        if name in sys.modules:
+            vars(sys.modules[name])["LONG"] = 1e9
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,8 @@
-"""Which tests are quick: those that `pytest` runs. All others are marked `full`, by this table or beside the test.
+"""Which tests are quick: those that `pytest` runs. All others are marked `full`, by a table here or beside the test; cases that
+only `pytest --release` runs are marked `release`.
 
 A quick test needs nothing but `[dev]`, starts no program that imports torch or Triton, takes little, and repeats no law.
+`--full` runs every test, those with many costly cases with some of them.
 """
 
 from fnmatch import fnmatch
@@ -72,8 +74,25 @@ QUICK_CASES = {
     "layouts/*": 5,
 }  # fmt: skip
 
+# The same of the cases that `--full` runs, where all of them take more than ten seconds of a processor.
+FULL_CASES = {
+    "record/test_why.py::*_of_the_corpus": 5, "record/test_counters.py::*_on_a_gpu": 3, "record/test_why_tensor.py*": 5,
+    "record/test_planted.py*": 3, "sanitizer/test_same_again.py*": 5, "program/test_growth.py*": 5,
+    "program/test_uniform.py::test_a_load*": 5, "program/test_uniform.py::test_loads*": 5, "doors/test_every_mode.py*": 3,
+    "launch/test_limits_of_modes.py::*keeps*": 7, "native/test_together.py::*addresses": 5, "native/test_tensor_*": 5,
+    "native/test_straight.py*": 5, "native/test_sums.py*": 3, "debug/views/test_every_step.py*": 1, "debug/views/*": 5,
+    "numerics/test_element.py*": 5, "numerics/test_dot.py*": 3, "kernels/*": 3, "chapters/*::test_vectors": 3,
+    "chapters/test_convert.py::*smaller*": 3, "chapters/test_mma.py::test_block_scaled*": 3,
+    "twin/test_beside.py*": 5, "twin/test_large.py*": 5, "twin/test_products.py*": 5, "twin/test_pack.py*": 5,
+    "twin/test_twin.py*": 5, "twin/test_plain.py*": 5, "laws/test_memory.py::test_edges*": 3,
+    "layouts/test_tensormap_places.py*": 5,
+}  # fmt: skip
+
 
 @cache
-def step(name: str) -> int:
-    """One case of so many of a test is quick; 0: none. name: the path of a file or folder in tests/, with `::TEST` for a test."""
-    return next((n for glob, n in QUICK_CASES.items() if fnmatch(name, glob)), 1)
+def step(name: str, full: bool = False) -> int:
+    """One case of so many of a test is quick, or with `full` runs in `--full`; 0: none.
+
+    name: the path of a file or folder in tests/, with `::TEST` for a test.
+    """
+    return next((n for glob, n in (FULL_CASES if full else QUICK_CASES).items() if fnmatch(name, glob)), 1)

@@ -16,8 +16,10 @@ FILES = [file for file in breaches.every() if file.suffix == ".ptx"]
 
 @pytest.mark.parametrize("program", [p for file in FILES for p in breaches.revisions(file)], ids=str)
 def test_what_is_wrong_is_found_and_told(program: breaches.Change, request: pytest.FixtureRequest) -> None:
-    """Under another seed another instruction may be the first that breaks the rule. With --full they are tried."""
-    seeds = SEEDS if request.config.option.full else SEEDS[:1]
+    """Under another seed another instruction may be the first that breaks the rule. With --full one more is tried, with
+    --release all.
+    """
+    seeds = SEEDS if request.config.option.release else SEEDS[: 1 + request.config.option.full]
     first, *others = (breaches.launch(program.file, program.name, seed, **({} if seed else {"threads": 1})) for seed in seeds)
     assert breaches.marks_found(program.file, first) == program.marks, breaches.said(first)
     assert breaches.said(first) == breaches.texts(program.file).get(program.name, ""), "python -m tests.ub --bless"
