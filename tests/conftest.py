@@ -69,8 +69,8 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         step, number = quick.step(function), cases[function]
         if not step or number % step:
             item.add_marker("full")
-            if number % quick.step(function, full=True):
-                item.add_marker("release")
+        if item.get_closest_marker("full") and number % quick.step(function, full=True):
+            item.add_marker("release")
         cases[function] += 1
     left = "" if config.option.release or config.option.markexpr else "release" if config.option.full else "full"
     chosen = [i for i in items if session.isinitpath(i.path) or not left or not i.get_closest_marker(left)]

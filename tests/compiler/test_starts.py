@@ -84,6 +84,7 @@ def test_better_code_waits_until_the_running_has_paid_for_it(monkeypatch: pytest
         blocks._pieces, blocks._words = [object()], 100  # type: ignore[list-item]
     words, begun = blocks._words, [False]
     monkeypatch.setattr(blocks, "improve", lambda: begun.__setitem__(0, True))
+    monkeypatch.setattr(code, "LONG", 0.1)
     monkeypatch.setattr(code, "LONG_WORD", 1.0)
     assert words > 10 and blocks.patience == words
     blocks.ran(words - 1.0)
