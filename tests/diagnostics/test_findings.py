@@ -12,7 +12,7 @@ import pytest
 
 import mmulator as mm
 from mmulator.diagnostics.findings.ended import FAULTS
-from mmulator.errors import ExecutionFault, LaunchError, UndefinedBehaviour, undefined
+from mmulator.errors import ExecutionFault, LaunchError, LimitReached, UndefinedBehaviour, undefined
 from mmulator.findings import (
     Finding,
     Place,
@@ -78,13 +78,20 @@ def test_a_fault_has_the_findings_before_it() -> None:
     assert "sanitizer: 1 finding (1 error), of 1 rule, until then; the first at k.ptx:15" in str(caught.value)
 
 
-def test_a_deadlock_is_a_finding_and_not_said_twice() -> None:
+@pytest.mark.parametrize("sanitize", [True, "raise"])
+def test_a_deadlock_is_a_finding_and_not_said_twice(sanitize: object) -> None:
     with pytest.raises(ExecutionFault, match="deadlock") as caught:
-        launch("mov.u32 %r0, %tid.x;\n setp.lt.u32 %p0, %r0, 32;\n @%p0 bar.sync 0;\n @!%p0 bar.sync 1, 64;\n")
+        launch("mov.u32 %r0, %tid.x;\n setp.lt.u32 %p0, %r0, 32;\n @%p0 bar.sync 0;\n @!%p0 bar.sync 1, 64;\n", sanitize=sanitize)
     assert [f.rule for f in caught.value.findings] == ["deadlock-at-barrier"]
     assert "sanitizer:" not in str(caught.value)
     (f,) = caught.value.findings
     assert f.where.startswith("32 of 64 threads have arrived at barrier 0") and f.where not in f.message
+
+
+def test_the_time_limit_is_no_finding() -> None:
+    with pytest.raises(LimitReached) as caught:
+        launch("mov.u32 %r0, 0;\nL: add.u32 %r0, %r0, 1;\n setp.ne.u32 %p0, %r0, 0;\n @%p0 bra L;\n", timeout=0.5)
+    assert not caught.value.findings
 
 
 def test_the_finding_of_a_fault_says_nothing_twice() -> None:

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-import mmulator as mm
 from mmulator.launch.launch import compile_options
 from tests.support import breaches, corpus
 
@@ -91,20 +89,3 @@ def test_what_compilers_make_has_no_findings(name: str) -> None:
     outcome = corpus.launch(name, sanitize=True)
     assert not outcome.differences
     assert not [f for f in outcome.report.findings if f.rule.startswith("wgmma-")]
-
-
-def test_nothing_is_watched_where_nothing_is_in_flight() -> None:
-    module = mm.Module.load(".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() { ret; }")
-    assert module["k"].launch(1, 32, [], sanitize=True).findings == ()
-
-
-def test_more_operations_than_are_known_one_by_one_end_in_one_finding() -> None:
-    """300 wgmma of one group: what is left is told of the newest."""
-    text = breaches.text(file_of("k_loop"))
-    text = text.replace("wgmma.commit_group.sync.aligned;", "").replace("wgmma.wait_group.sync.aligned 1;", "")
-    text = text.replace("wgmma.wait_group.sync.aligned 0;", "").replace("st.global.v4.f32 [%rd10], {%f0, %f1, %f2, %f3};", "")
-    rng = np.random.default_rng(0)
-    args = [rng.integers(-3, 4, 4608).astype(np.float16), np.zeros((64, 8), np.float32), 150]
-    report = mm.Module.load(text)["gemm"].launch(1, 128, args, 9216, sanitize=True)
-    (finding,) = (f for f in report.findings if f.rule == "wgmma-not-committed")
-    assert finding.count == 4

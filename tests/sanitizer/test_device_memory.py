@@ -12,6 +12,7 @@ from mmulator.findings import Finding
 from mmulator.native.state import BY_HOST, BY_KERNEL
 from tests.host.spread.kernels import kernel
 from tests.host.spread.test_touched import LANES, told
+from tests.support import breaches
 from tests.support.memory_ways import TARGET, Walk, pattern, statements
 
 HEAD = """
@@ -35,6 +36,7 @@ HEAD = """
     add.s64 %rd5, %rd2, %rd3;
     setp.lt.u32 %p1, %r1, 64;
 """
+USES = breaches.ROOT / "values" / "device_uses.ptx"
 COPY = "ld.global.u32 %r2, [%rd4]; add.u32 %r2, %r2, 1; st.global.u32 [%rd5], %r2;"
 
 
@@ -119,64 +121,11 @@ def test_threads_of_the_host_mark_beside_each_other() -> None:
     assert (marks(y) == BY_KERNEL).all() and (marks(x) == BY_HOST).all()
 
 
-# what is a use ------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("body", [
-    "ld.global.u32 %r2, [%rd4];",
-    "ld.global.u32 %r2, [%rd4]; add.u32 %r2, %r2, 1; selp.b32 %r3, 1, %r2, %p1; st.global.u32 [%rd5], %r3;",
-    "st.global.u32 [%rd4], %r1; ld.global.u32 %r2, [%rd4]; st.global.u32 [%rd5], %r2;",
-    "st.global.u32 [%rd4], %r1; ld.u32 %r2, [%rd4]; st.u32 [%rd5], %r2;",
-    "st.global.u8 [%rd4], %r1; ld.global.u32 %r2, [%rd4]; st.global.u32 [%rd5], %r2;",
-    "atom.global.exch.b32 %r2, [%rd4], 5; ld.global.u32 %r3, [%rd4]; st.global.u32 [%rd5], %r3;",
-    "st.global.u32 [%rd4], 0; atom.global.add.u32 %r2, [%rd4], 5; st.global.u32 [%rd5], %r2;",
-    "prefetch.global.L2 [%rd4];",
-    "mul.wide.u32 %rd6, %r1, 12; add.s64 %rd4, %rd1, %rd6; st.global.u32 [%rd4], %r1; setp.ge.u32 %p2, %r1, 20; @%p2 ret; "
-    "mul.wide.u32 %rd6, %r1, 16; add.s64 %rd4, %rd1, %rd6; ld.global.v4.u32 {%r2, %r3, %r4, %r5}, [%rd4]; "
-    "add.u32 %r2, %r2, %r3; add.u32 %r4, %r4, %r5; add.u32 %r2, %r2, %r4; st.global.u32 [%rd5], %r2;",
-])  # fmt: skip
-def test_what_is_written_or_not_used_is_no_finding(body: str) -> None:
-    d = driver()
-    assert [r for r in rules(d, body, memory(d, 1024), memory(d, 1024)) if r.startswith("uninit")] == []
-
-
-@pytest.mark.parametrize("body", [
-    COPY,
-    "ld.u32 %r2, [%rd4]; st.global.u32 [%rd5], %r2;",
-    "ld.global.nc.u32 %r2, [%rd4]; st.global.u32 [%rd5], %r2;",
-    "ld.relaxed.gpu.global.u32 %r2, [%rd4]; st.global.u32 [%rd5], %r2;",
-    "ld.global.u8 %h1, [%rd4]; st.global.u8 [%rd5], %h1;",
-    "mul.wide.u32 %rd6, %r1, 8; add.s64 %rd4, %rd1, %rd6; ld.global.u64 %rd7, [%rd4]; cvt.u32.u64 %r2, %rd7; "
-    "st.global.u32 [%rd5], %r2;",
-    "and.b32 %r6, %r1, 7; mul.wide.u32 %rd6, %r6, 16; add.s64 %rd4, %rd1, %rd6; "
-    "ld.global.v4.u32 {%r2, %r3, %r4, %r5}, [%rd4]; st.global.u32 [%rd5], %r4;",
-    "ld.global.u32 %r2, [%rd4]; setp.eq.u32 %p2, %r2, 3; mov.u32 %r3, 1; @%p2 bra on; mov.u32 %r3, 2; on:",
-    "ld.global.u32 %r2, [%rd4]; and.b32 %r2, %r2, 60; cvt.u64.u32 %rd6, %r2; add.s64 %rd6, %rd2, %rd6; st.global.u32 [%rd6], 1;",
-    "red.global.add.u32 [%rd4], 1;",
-    "atom.global.cas.b32 %r2, [%rd4], 0, 1;",
-    "atom.global.exch.b32 %r2, [%rd4], 5; st.global.u32 [%rd5], %r2;",
-])  # fmt: skip
-def test_a_use_is_a_finding(body: str) -> None:
-    d = driver()
-    assert "uninitialized-global" in rules(d, body, memory(d, 1024), memory(d, 1024))
-    whole = memory(d, 1024, 1024)
-    assert [r for r in rules(d, body, whole, memory(d, 1024)) if r.startswith("uninit")] == []
-
-
-def test_a_finding_names_the_bytes_who_read_them_and_how_they_are_used() -> None:
-    d = driver()
-    (finding,) = launch(d, COPY, memory(d, 256, 128), memory(d, 256))
-    assert finding.rule == "uninitialized-global" and finding.severity == "error" and finding.count == 1
-    assert finding.where == "4 bytes at byte 128 of device memory, which has 256"
-    assert finding.threads == "block (0, 0, 0), warp 1, lanes 0 to 31"
-    assert finding.conflict is not None and finding.conflict.instruction == "ld.global.u32"
-    assert "from bytes that ld.global.u32 read: neither the host nor a kernel has written them" in finding.message
-    assert launch(d, COPY, memory(d, 256, 256), memory(d, 256)) == ()
-
-
-def test_what_ends_in_the_middle_of_an_element_is_a_warning() -> None:
-    d = driver()
-    (finding,) = launch(d, COPY, memory(d, 256, 255), memory(d, 256))
-    assert finding.rule == "uninitialized-global-part" and finding.severity == "warning"
-    assert finding.where == "4 bytes at byte 252 of device memory, which has 256"
+# what is a use: tests/ub/values/device_uses.ptx -----------------------------------------------------------------------
+@pytest.mark.parametrize("change", breaches.changes(USES), ids=str)
+def test_what_the_host_has_filled_is_no_finding(change: breaches.Change) -> None:
+    result = breaches.launch(USES, change.name, args=["u32[256] filled=1024", "u32[256] filled=0"])
+    assert not [rule for rule in breaches.rules_found(result) if rule.startswith("uninit")]
 
 
 # from launch to launch ----------------------------------------------------------------------------------------------

@@ -45,9 +45,3 @@ def test_more_writes_in_doubt_than_there_is_room_for(monkeypatch: pytest.MonkeyP
     assert behind and not any(x.any() for x in behind)
     assert {f.rule for f in report.findings} == {"race-write-write"}
     assert DOUBTS < 4 * 32
-
-
-@pytest.mark.parametrize("what", ["fence", "commit_group", "wait_group"])
-def test_groups_of_wgmma_in_a_kernel_without_one(what: str) -> None:
-    text = f"{HEAD}.visible .entry k() {{ wgmma.{what}.sync.aligned{' 0' * (what == 'wait_group')}; ret; }}\n"
-    assert mm.Module.load(text)["k"].launch(2, 128, sanitize=True).findings == ()

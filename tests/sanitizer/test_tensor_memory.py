@@ -117,36 +117,3 @@ def test_each_access_behind_a_load_or_store_needs_its_wait(first: str, second: s
     own = "tensor-order-not-promised" if second == "st" else "tensor-wait-missing"
     assert late(LATE[first], "", SECOND[second]) == (frozenset({own}) if meets else frozenset())
     assert not late(LATE[first], f"tcgen05.wait::{first}.sync.aligned;", SECOND[second])
-
-
-def test_all_registers_of_a_load_have_room() -> None:
-    """128 registers that are written on one of two ways, and used behind both."""
-    x = ", ".join(f"x{n}" for n in range(128))
-    text = f""".version 8.7
-.target sm_100a
-.address_size 64
-.visible .entry most(.param .u64 out)
-{{
-  .reg .b64 p; .reg .b32 t, a; .reg .b32 x<128>; .reg .pred q;
-  .shared .b32 address;
-  ld.param.u64 p, [out]; mov.u32 t, %tid.x; mov.u32 x127, 0;
-  tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [address], 128;
-  ld.shared.b32 a, [address];
-  setp.gt.u32 q, t, 31; @q bra OVER;
-  mov.u32 x0, 7; tcgen05.st.sync.aligned.32x32b.x128.b32 [a], {{{', '.join(['x0'] * 128)}}}; tcgen05.wait::st.sync.aligned;
-  tcgen05.ld.sync.aligned.32x32b.x128.b32 {{{x}}}, [a]; tcgen05.wait::ld.sync.aligned;
-OVER: mad.wide.u32 p, t, 4, p; st.global.b32 [p], x127; st.global.b32 [p], x126;
-  tcgen05.dealloc.cta_group::1.sync.aligned.b32 a, 128; ret;
-}}"""
-    out = np.zeros(32, np.uint32)
-    report = mm.Module.load(text)["most"].launch(1, 32, [out], sanitize="strict")
-    assert not report.findings and set(out) == {7}
-
-
-@pytest.mark.parametrize("seed", (0, 1, 2))
-def test_an_allocation_of_one_block_of_a_pair_is_named(seed: int) -> None:
-    file = FILES["pair_products"]
-    text = breaches.text(file).replace("@%p1 bra fill;", "@%p1 bra fill; @%p4 bra fill;")
-    kernel = mm.Module.load(text)["pair_products"]
-    with pytest.raises(mm.errors.ExecutionFault, match="of a pair, let both CTAs allocate"):
-        kernel.launch(2, 128, [np.zeros((256, 32), np.float32)], shared=6144, sanitize="strict", seed=seed)
