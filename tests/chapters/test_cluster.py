@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.errors import LaunchError, UnsupportedError
+from mmulator.errors import UnsupportedError
 from mmulator.host.module import Module
 from mmulator.launch.shape import Extent
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
@@ -20,39 +20,8 @@ test_rows = rows.run_or_refused("cluster")
 MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
 
 # launches -----------------------------------------------------------------------------------------------------------
-# What a driver answers with CUDA_ERROR_INVALID_CLUSTER_SIZE, and in which words it is refused here.
-REFUSED: list[tuple[str, Extent, Any, str]] = [
-    ("", (18, 2, 2), 17, "cluster has x = 17; it must be 1 to 16"),
-    ("", (32, 2, 2), (32, 1, 1), "x = 32"),
-    ("", (16, 8, 2), (8, 4, 1), r"a cluster of \(8, 4, 1\) has 32 blocks; at most 16"),
-    ("", (4, 4, 4), (0, 1, 1), "cluster has x = 0"), ("", (4, 4, 4), (1, 0, 1), "y = 0"),
-    ("", (4, 4, 4), (2**31, 1, 1), "x = 2147483648"),
-    ("", (3, 1, 1), 2, "x = 3, which is no multiple of the 2 blocks"), ("", (1, 1, 1), 2, "x = 1, which is no multiple"),
-    ("", (4, 3, 1), (2, 2, 1), "y = 3"), ("", (4, 4, 3), (1, 1, 2), "z = 3"), ("", (7, 1, 1), 8, "x = 7"),
-    (".reqnctapercluster 2", (3, 1, 1), None, "x = 3"), (".reqnctapercluster 2", (144, 2, 2), 1, r"clusters of \(2, 1, 1\)"),
-    (".reqnctapercluster 2", (144, 2, 2), 4, "reqnctapercluster"), (".reqnctapercluster 2", (144, 2, 2), (1, 2, 1), "reqnctaper"),
-    (".reqnctapercluster 2, 2, 2 .explicitcluster", (3, 1, 1), None, "x = 3"),
-    (".maxclusterrank 4", (144, 2, 2), (2, 2, 2), "at most 4 blocks"), (".maxclusterrank 4", (144, 2, 2), 9, "not 9"),
-    (".explicitcluster", (16, 4, 2), None, "asks for a cluster"),
-    (".explicitcluster .maxclusterrank 4", (4, 1, 1), None, "asks for"),
-    (".explicitcluster .maxclusterrank 4", (144, 2, 2), 8, "maxclusterrank"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("directives", "grid", "cluster", "why"), REFUSED)
-def test_a_cluster_that_a_driver_refuses_is_refused_with_the_rule(
-    directives: str, grid: Extent, cluster: Any, why: str
-) -> None:
-    with pytest.raises(LaunchError, match=why):
-        launched(kernel("", directives), grid, cluster=cluster)
-
-
-def test_clusters_need_a_chip_that_has_them() -> None:
+def test_a_chip_without_clusters_has_those_of_one_block() -> None:
     k = Module.load(".version 8.0\n.target sm_80\n.visible .entry k() { ret; }\n")["k"]
-    with pytest.raises(LaunchError, match="sm_80 has no clusters"):
-        k.launch(2, 32, [], cluster=2)
-    with pytest.raises(LaunchError, match="cluster is 'two', not one to three"):
-        k.launch(2, 32, [], cluster="two", device="sm_90")
     assert k.launch(2, 32, [], cluster=1).cluster == (1, 1, 1)
     assert k.launch(2, 32, [], cluster=2, device="sm_90").cluster == (2, 1, 1)
 

@@ -17,7 +17,7 @@ from tests.support.places import DATA
 from tests.support.ptxas import differences as differences
 from tests.support.ptxas.differences import Difference
 from tests.support.ptxas.mutants import matrix_statements
-from tests.support.ptxas.verdicts import Ptxas, Statement, compare, judged, known, ours, packed, unpacked
+from tests.support.ptxas.verdicts import Ptxas, compare, judged, known, ours, packed, unpacked
 
 VERDICTS = DATA / "matrix_verdicts.txt"
 PTXAS = os.environ.get("MMULATOR_PTXAS")
@@ -78,46 +78,6 @@ def test_verdicts_agree_with_ptxas(tmp_path: Path) -> None:
         if (mine is None) != (theirs is None) and not (theirs is None and differences.refused(s))
     ]
     assert not different, "\n".join(different)
-
-
-ERRORS = [
-    ("mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f32_1..4}, {%b32_1..2}, {%b32_1..2}, {%f32_1..4}, %b32_1, 7",
-     "operand f is 7; allowed: 0, 1, 2, 3"),
-    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f32_1..4}, {%f64_1..4}, {%b32_1..2}, {%f32_1..4}",
-     "operand a takes .f16x2 registers; %f64_1 is .f64"),
-    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f32_1..4}, {%f32_1..4}, {%b32_1..2}, {%f32_1..4}",
-     "operand a takes .f16x2 registers; %f32_1 is .f32"),
-    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f32_1, %u32_1, %f32_2, %f32_3}, {%b32_1..4}, {%b32_1..2}, {%f32_1..4}",
-     "operand d takes .f32 registers; %u32_1 is .u32"),
-    ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%s32_1..4}, {%f32_1, %u32_1, %u32_2, %u32_3}, {%b32_1..2}, {%s32_1..4}",
-     "operand a mixes .f32 and .u32 elements"),
-    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {_, _, _, _}, {%b32_1..4}, {%b32_1..2}, {%f32_1..4}",
-     "operand d has no register"),
-    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f32_1..4}, {0, 0, 0, 0}, {%b32_1..2}, {%f32_1..4}",
-     "operand a takes .f16x2 registers, not constants alone"),
-    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {0, %f32_2..4}, {%b32_1..4}, {%b32_1..2}, {%f32_1..4}",
-     "operand d must be a vector of registers, not a constant"),
-    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f32_1..4}, {%b32_1..4}, {%b32_1..2}",
-     "mma takes 4 operands; there are 3"),
-    ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f32_1..4}, %b64_1, %b64_2, %pred_1, 2, 1, 0, 0",
-     "operand imm-scale-a is 2; allowed: -1, 1"),
-    ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f32_1..4}, %b64_1, %b64_2, %b32_1, 1, 1, 0, 0",
-     "operand scale-d takes .pred registers; %b32_1 is .b32"),
-    ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f32_1..4}, %b32_1, %b64_2, 1, 1, 1, 0, 0",
-     "operand a-desc takes .b64 registers; %b32_1 is .b32"),
-    ("ldmatrix.sync.aligned.m8n8.x1.b16 {%b32_1}, [%b16_1]", "operand p takes .b64 registers; %b16_1 is .b16"),
-    ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%b32_1}, [gvar]", "gvar is in .global, not in .shared"),
-    ("wmma.load.c.sync.aligned.row.m16n16k16.f32 {%f32_1..8}, [%b64_1], %b64_2",
-     "operand stride takes .b32 registers; %b64_2 is .b64"),
-    ("wgmma.wait_group.sync.aligned -1", "operand N is -1; allowed: from 0"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("text, message", ERRORS, ids=[m[:40] for _, m in ERRORS])
-def test_errors_name_operand_rule_and_value(text: str, message: str) -> None:
-    mnemonic, _, operands = unpacked(text).partition(" ")
-    (error,) = ours([Statement(mnemonic, (operands,), differences.Target.parse("sm_90a"), (9, 0))])
-    assert error is not None and error.startswith(message), error
 
 
 def test_errors_of_names_name_the_rule() -> None:

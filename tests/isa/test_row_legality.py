@@ -22,7 +22,7 @@ from tests.support.ptxas import rows as row_statements
 from tests.support.ptxas import tensor_memory
 from tests.support.ptxas.mutants import World
 from tests.support.ptxas.row_differences import DIFFERENCES, listed
-from tests.support.ptxas.verdicts import Ptxas, Statement, compare, judged, known, ours
+from tests.support.ptxas.verdicts import Ptxas, compare, judged, known
 
 VERDICTS = DATA / "row_verdicts.txt", DATA / "tcgen05_verdicts.txt"
 PTXAS = os.environ.get("MMULATOR_PTXAS")
@@ -62,50 +62,6 @@ def test_verdicts_agree_with_ptxas(seed: int, tmp_path: Path) -> None:
     ]
     asked: set[Row] = {row for row in row_statements.ROWS if any(row.requires.admits(t) for t in targets)}
     assert len(legal) > 5 * len(asked) and not different, "\n".join(different)
-
-
-# What is said of operands that only these rows have.
-ERRORS = [
-    ("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [%b64_1, {%b32_1}], [smem+64]",
-     "operand tensorMap has 1 coordinate; it must have 2"),
-    ("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [%b64_1, %b32_1], [smem+64]",
-     "operand tensorMap needs coordinates in braces"),
-    ("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [%b64_1], [smem+64]",
-     "operand tensorMap needs coordinates in braces"),
-    ("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [%b64_1, {%f32_1}], [smem+64]",
-     "operand tensorMap takes .s32; %f32_1 is a .f32 register"),
-    ("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [smem, {%b32_1}], [smem+64]",
-     "operand tensorMap must be in .global; smem is in .shared"),
-    ("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [%b64_1+64, {%b32_1}], [smem+64]",
-     "operand tensorMap takes no offset"),
-    ("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [gvar], [%b64_1, {%b32_1}], [smem+64]",
-     "gvar is in .global, not in .shared"),
-    ("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [smem], "
-     "[%b64_1, {%b32_1, %b32_2, %b32_3, %b32_4}], [smem+64], {%b16_1}",
-     "operand im2colOffsets has 1 element; it must have 2"),
-    ("cp.async.bulk.tensor.2d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [smem], [%b64_1, {%b32_1, %b32_2}], "
-     "[smem+64], {%b16_1}", "`.2d` cannot be the dim"),
-    ("cp.async.bulk.tensor.1d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes [smem], [%b64_1, {%b32_1}], [smem]",
-     "`.1d` cannot be the dim"),
-    ("cp.async.bulk.global.shared::cta.mbarrier::complete_tx::bytes [gvar], [smem], 16, [smem]",
-     "`.mbarrier::complete_tx::bytes` cannot be the completion"),
-    ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [gvar], 15, [smem+64]",
-     "operand size is 15; allowed: 0, 16, 32"),
-    ("mbarrier.arrive.shared::cluster.b64 %b64_1, [%b32_1]", "mbarrier.arrive of another block's memory has no result"),
-    ("mbarrier.arrive.release.shared.b64 %b64_1, [smem]", "mbarrier.arrive.release.shared.b64: .release needs a scope"),
-    ("mbarrier.arrive.shared.b64 %b64_1, [smem], 0", "operand count is 0; it must be 1 or more"),
-    ("mbarrier.init.b64 [gvar], 1", "operand a must be in .shared; gvar is in .global"),
-    ("mbarrier.test_wait.parity.shared.b64 %pred_1, [smem], 2", "operand phaseParity is 2; it must be from 0 to 1"),
-    ("tensormap.replace.tile.elemtype.b1024.b32 [%b64_1], 13", "operand new_val is 13, which needs PTX 8.7 and .target"),
-    ("barrier.cluster.wait.release", "`barrier.cluster.wait` has no qualifier `.release`"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("text, message", ERRORS, ids=[m[:44] for _, m in ERRORS])
-def test_errors_name_operand_rule_and_value(text: str, message: str) -> None:
-    mnemonic, _, operands = text.partition(" ")
-    (error,) = ours([Statement(mnemonic, (operands,) if operands else (), row_statements.Target.parse("sm_90a"), (9, 0))])
-    assert error is not None and error.startswith(message), error
 
 
 def test_coordinates_of_a_tensor_are_in_the_tree() -> None:

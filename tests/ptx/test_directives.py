@@ -67,21 +67,6 @@ def test_verdicts(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text, message",
-    [
-        (".maxclusterrank 4 .reqnctapercluster 2", ".maxclusterrank and .reqnctapercluster cannot stand together"),
-        (".reqntid 32 .blocksareclusters", ".blocksareclusters needs .reqnctapercluster"),
-        (".maxnreg 0", ".maxnreg is 0; it must be positive"),
-        (".reqnctapercluster 1, 2, 3, 4", ".reqnctapercluster takes 1 to 3 arguments; there are 4"),
-        (".maxnregs 3", "there is no directive .maxnregs"),
-        (".noreturn", ".noreturn stands at .func; k is an .entry"),
-    ],
-)
-def test_messages(text: str, message: str) -> None:
-    assert _problem(text, "sm_90", "9.0") == message
-
-
-@pytest.mark.parametrize(
     "text, wanted",
     [
         ("", Clusters(None, False, None, False)),

@@ -231,39 +231,6 @@ def test_integer_constant_takes_the_size_of_its_operand(type: str, bits: int) ->
     assert Immediate(-1, "int", Span(source, 0, 2)).bits(type) == bits
 
 
-ERRORS = [
-    ("", "expected .version, found the end of the text", 1, 1),
-    (".version 8.7\n.target sm_91", "'sm_91' is not a known target", 2, 9),
-    (".version 99.0\n.target sm_90", "PTX version 99.0 is not known", 1, 10),
-    (HEAD + ".entry k() { add.s32 %r1, %r2 }", "expected ',' or ';', found '}'", 4, 31),
-    (HEAD + ".entry k() {\n  ret;", "the function's body is not closed", 4, 12),
-    (HEAD + ".entry k() { .reg .b32 a; .reg .f32 a; }", "a is declared twice in this scope", 4, 37),
-    (HEAD + ".entry k() { A: ret; A: }", "the label A is there twice", 4, 22),
-    (HEAD + ".entry k() { @5 ret; }", "expected a predicate register, found '5'", 4, 15),
-    (HEAD + ".global .b32 a[2] = {1, 2, 3};", "too many initialisers: there is room for 2", 4, 28),
-    (HEAD + ".global .f32 a = 1;", "an integer cannot initialise .f32", 4, 18),
-    (HEAD + ".global .b32 a = 1/0;", "division by zero in a constant expression", 4, 19),
-    (HEAD + ".global .b33 a;", "'.b33' cannot stand in a declaration", 4, 9),
-    (HEAD + ".global .align 3 .b8 a;", ".align 3 is not a power of two", 4, 16),
-    (HEAD + "/* never closed", "a comment is not closed", 4, 1),
-    (HEAD + ".global .b32 é;", "'é' cannot stand here", 4, 14),
-    (HEAD + ".entry k() { mov.b32 %r1, 0x10000000000000000; }", "0x10000000000000000 does not fit 64 bits", 4, 27),
-    (HEAD + ".entry k() { mov.b32 %r1, 089; }", "'089' is not a number", 4, 27),
-    (HEAD + ".entry k() { st.b32 [a, [b]], {{c}}; }", "an address cannot stand inside another one", 4, 25),
-    (HEAD + ".entry k() { .reg .b32 a<99999999>; }", "it must be an integer from 0 to 1048575", 4, 26),
-]
-
-
-@pytest.mark.parametrize("text, message, line, column", ERRORS, ids=[e[1][:40] for e in ERRORS])
-def test_errors_say_what_and_where(text: str, message: str, line: int, column: int) -> None:
-    with pytest.raises(PtxSyntaxError) as caught:
-        parse_module(Source("bad.ptx", text))
-    span = caught.value.span
-    assert message in caught.value.message and span is not None
-    assert (span.line, span.column) == (line, column)
-    assert str(caught.value).startswith(f"bad.ptx:{line}:{column}: ") and "^" in str(caught.value)
-
-
 @pytest.mark.parametrize("opening", ["(", "{", "[", "-", "~", "1?", "!", "a|", "1+(", "[a,{", "{("])
 def test_deep_nesting_is_an_error_not_a_crash(opening: str) -> None:
     with pytest.raises(PtxSyntaxError):

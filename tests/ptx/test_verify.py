@@ -88,77 +88,10 @@ def test_recorded_verdicts_are_those_of_ptxas(tmp_path: Path) -> None:
         assert (done.returncode == 0) == legal, statement
 
 
-MESSAGES = [
-    ("add.s32 r1, r2, d3;", "operand b takes .s32; d3 is a .b64 register", "a .b32 register fits", "d3"),
-    ("add.f32 f1, f2, 1;", "operand b takes .f32; 1 is an integer", "write 1.0", "1"),
-    ("bra NOWHERE;", "there is no label NOWHERE in k", None, "NOWHERE"),
-    ("mov.b32 r1, r99;", "r99 is not declared", "did you mean", "r99"),
-    ("mov.u32 r1, %tidx;", "%tidx is not declared, and no special register", "%tid.x", "%tidx"),
-    ("ld.shared.u32 r1, [garr];", "garr is in .global, not in .shared", "write .global", "garr"),
-    ("ld.relaxed.global.u32 r1, [d1];", ".relaxed needs a scope", None, "ld.relaxed.global.u32"),
-    ("ld.global.v2.u32 {r1, r2, r3}, [d1];", "operand d has 3 elements; it must have 2", None, "{r1, r2, r3}"),
-    ("addd.s32 r1, r2, r3;", "there is no instruction 'addd'", "did you mean add", "addd.s32"),
-    ("add.s33 r1, r2, r3;", "`add` has no qualifier `.s33`", "did you mean .s32", "s33"),
-    ("add.ftz.s32 r1, r2, r3;", "takes no `.ftz` here", "nearest: add.s32", "ftz"),
-    ("add.s32 r1, r2;", "add takes 3 operands; there are 2", "the operands are d, a, b", "add.s32 r1, r2;"),
-    ("setp.lo.s32 p1, r1, r2;", ".lo does not compare .s32", None, "setp.lo.s32"),
-    ("cvt.f32.s32 f1, r1;", "a rounding modifier is missing", None, "cvt.f32.s32"),
-    ("cp.async.cg.shared.global [r1], [d1], 8;", "operand cp-size is 8; allowed: 16", None, "8"),
-    ("bar.sync 16;", "operand a is 16; it must be from 0 to 15", None, "16"),
-    ("@r1 bra L0;", "the guard r1 is a .b32 register", ".pred", "r1"),
-    ("call (r1), nothing, (r2);", "the function nothing is not declared", ".extern .func", "nothing"),
-    ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {r1,r2,r3,r4}, {r1,r2,r3,r4}, {r5}, {r1,r2,r3,r4};",
-     "operand b has 1 elements; it must have 2", None, "{r5}"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("statement, message, hint, marked", MESSAGES, ids=[m[0][:30] for m in MESSAGES])
-def test_errors_say_what_where_and_what_to_do(statement: str, message: str, hint: str | None, marked: str) -> None:
-    error = errors(statement)[0]
-    assert message in error.message
-    assert (hint or "") in (error.hint or "")
-    assert error.span is not None and error.span.text == marked and error.span.line == 14
-    assert "PTX ISA" in (error.rule or "")
-
-
-def test_target_and_version_decide() -> None:
-    def said(statement: str, target: str, version: str) -> str:
-        error = errors(statement, target, version)[0]
-        return f"{error.message}: {error.hint}"
-
-    elect = "elect.sync r1|p1, -1;"
-    assert said(elect, "sm_80", "8.0") == "`elect.sync` is not available for .target sm_80: requires .target sm_90 or higher"
-    assert said(elect, "sm_90", "7.8") == "`elect.sync` is not available in PTX ISA 7.8: requires .version 8.0 or higher"
-    assert "one of sm_90a, sm_100a, sm_100f" in said("setmaxnreg.inc.sync.aligned.u32 64;", "sm_90", "8.0")
-    assert "sm_90a" in str(errors("wgmma.fence.sync.aligned;", "sm_90", "8.0")[0])
-    module = parse_module(Source("t", ".version 7.0\n.target sm_90\n.address_size 64\n"))
-    assert ".target sm_90 needs PTX 7.8" in verify(module)[0].message
-
-
 def test_all_errors_are_collected() -> None:
     module = parse_module(Source("t", text("add.s32 d1, r2, r3;\nnope.b32 r1;\nbra X;")))
     found = verify(module)
     assert [e.span.line for e in found if e.span] == [14, 15, 16]
-
-
-CALLEE = ".func (.param .b32 r) f (.param .b64 a) { ret; }\n"
-
-
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        ("call (o), f, (a);", None),
-        ("call (o), f;", "0 arguments; the prototype has 1"),
-        ("call f, (a);", "0 results; the prototype has 1"),
-        ("call (o), f, (o);", "o has 4 bytes; the prototype has 8"),
-        ("call (o), %x, (a);", "an indirect call needs a prototype"),
-    ],
-)
-def test_calls_match_prototypes(call: str, message: str | None) -> None:
-    kernel = f".entry k() {{ .reg .b64 %x; .param .b32 o; .param .b64 a; {call} ret; }}"
-    found = verify(parse_module(Source("t", ".version 8.0\n.target sm_80\n.address_size 64\n" + CALLEE + kernel)))
-    assert len(found) == bool(message)
-    assert not message or message in found[0].message
 
 
 def test_unsupported_instructions_are_named() -> None:
