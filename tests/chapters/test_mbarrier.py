@@ -87,42 +87,6 @@ def test_limits_of_the_word() -> None:
 ONE = """.shared .align 8 .b64 full[4]; mov.u64 d1, full; cvta.shared.u64 d2, d1; setp.ne.u32 p1, t, 0;
 @p1 bra GO; mbarrier.init.shared.b64 [full+8], 2; GO: bar.sync 0;"""
 
-MISUSE = [
-    ("mbarrier.init.shared.b64 [full+12], 1;", r"misaligned: mbarrier\.init\.shared\.b64 of 8 bytes"),
-    ("mbarrier.init.b64 [out], 1;", "wrong state space: mbarrier.init.b64 .* which is not shared memory"),
-    ("mbarrier.init.shared.b64 [full+4096], 1;", "out of bounds: mbarrier.init"),
-    ("mov.u32 r1, 0; mbarrier.init.shared.b64 [full], r1;", r"of 0 arrivals at full\[0\] \(shared 0x400\)"),
-    ("mov.u32 r1, 1048576; mbarrier.init.shared.b64 [full], r1;", "of 1048576 arrivals at full"),
-    ("mbarrier.arrive.shared.b64 _, [full+16];", r"at full\[2\] \(shared 0x410\), where no mbarrier has been initialised"),
-    ("mbarrier.test_wait.parity.shared.b64 p2, [full+16], 0;", "test_wait.* where no mbarrier has been initialised"),
-    ("mbarrier.expect_tx.relaxed.cta.shared.b64 [full], 16;", "expect_tx.* where no mbarrier has been initialised"),
-    ("mbarrier.inval.shared.b64 [full];", "inval.* where no mbarrier has been initialised"),
-    ("mbarrier.inval.shared.b64 [full+8]; mbarrier.arrive.b64 _, [d2+8];",
-     r"at full\[1\] \(shared 0x408\), which lane 0 of warp 0 at mbarrier\.inval\.shared\.b64 \(k\.ptx:\d+\) has invalidated"),
-    ("cp.async.mbarrier.arrive.noinc.shared.b64 [full];", "noinc.* where no mbarrier has been initialised"),
-    ("mov.u32 r1, 0; mbarrier.arrive.shared.b64 _, [full+8], r1;", "of no arrival at full"),
-    ("mbarrier.arrive.shared.b64 _, [full+8], 3;", r"of 3 arrivals at full\[1\] .*, where phase 0 awaits 2 arrivals"),
-    ("mbarrier.expect_tx.relaxed.cta.shared.b64 [full+8], 16; mbarrier.arrive.shared.b64 _, [full+8], 2;"
-     "mbarrier.arrive_drop.shared.b64 _, [full+8];", "awaits 0 arrivals; the last was by lane 0 of warp 0 at mbarrier.arrive"),
-    ("st.shared.b64 [full+8], 4; mbarrier.arrive.shared.b64 _, [full+8];", "whose word something else has written to.* 0x4"),
-    ("st.shared.b32 [full+12], 5; mbarrier.test_wait.parity.shared.b64 p2, [full+8], 0;", "test_wait.* whose word something"),
-    ("mbarrier.arrive.noComplete.shared.b64 d3, [full+8], 2;", "with the last arrival of phase 0 at full"),
-    ("mbarrier.expect_tx.relaxed.cta.shared.b64 [full+8], 1048576;", r"of 1048576 bytes at full\[1\] .*, whose tx-count is 0"),
-    ("mbarrier.complete_tx.relaxed.cta.shared.b64 [full+8], 1048575; mbarrier.complete_tx.relaxed.cta.shared.b64 [full+8], 1;",
-     "of 1 byte at .*, whose tx-count is -1048575"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("body", "message"), MISUSE)
-def test_misuse_is_named(body: str, message: str) -> None:
-    """What, where, and which rule; the statement is the one that is wrong."""
-    with pytest.raises(ExecutionFault, match=message) as caught:
-        launch(f"{ONE} setp.ne.u32 p1, t, 0; @p1 ret; {body}")
-    assert "PTX ISA" in (caught.value.rule or "PTX ISA") and caught.value.hint and caught.value.span
-    if "misaligned" not in message and "wrong state" not in message and "bounds" not in message:
-        assert "mbarrier" in str(caught.value.rule)
-
-
 # lanes that arrive together -------------------------------------------------------------------------------------------
 FORMS = {
     "mbarrier.arrive.shared.b64 _, [r2], r3;": 90, "mbarrier.arrive.shared.b64 _, [r2];": 80,

@@ -9,45 +9,12 @@ from mmulator.errors import ExecutionFault, InvalidInstructionError, LimitReache
 from mmulator.host.module import Module
 from tests.support import rows, vectors
 from tests.support.one_block import LANES, launch
+from tests.support.ptx_text import stored
 
 test_vectors = vectors.replay("stack")
 test_rows = rows.run_or_refused("stack")
 
-RECURSIVE = """.version 8.0
-.target sm_80
-.address_size 64
-.func (.reg .b32 r) sum(.reg .b32 n) {
-    .reg .b32 a, b, c; .reg .pred p; .reg .b64 size, place;
-    cvt.u64.u32 size, n;
-    alloca.u64 place, size, 16;
-    st.local.u32 [place], n;
-    setp.le.u32 p, n, 4;
-    @p bra LAST;
-    sub.u32 a, n, 4;
-    call (b), sum, (a);
-    ld.local.u32 c, [place];
-    add.u32 r, b, c;
-    ret;
-LAST:
-    ld.local.u32 r, [place];
-    ret;
-}
-.visible .entry k(.param .u64 results, .param .u32 more) {
-    .reg .b32 n, r, m; .reg .b64 out, before, after;
-    mov.u32 n, %tid.x;
-    ld.param.u64 out, [results];
-    mad.wide.u32 out, n, 16, out;
-    ld.param.u32 m, [more];
-    mad.lo.u32 n, n, 4, m;
-    stacksave.u64 before;
-    call (r), sum, (n);
-    stacksave.u64 after;
-    sub.u64 after, before, after;
-    st.global.v2.u64 [out], {after, after};
-    st.global.u32 [out], r;
-    ret;
-}
-"""
+RECURSIVE = stored("recursive_alloca")
 
 
 def test_alloca_lasts_until_its_function_returns() -> None:

@@ -19,6 +19,7 @@ from tests.data import tensormap_vectors as vectors
 from tests.support import rows
 from tests.support import tensor_bytes as model
 from tests.support import tensor_copies as copies
+from tests.support.ptx_text import stored
 from tests.support.tracing import Event, traced
 
 test_rows = rows.run_or_refused("tensor")
@@ -135,32 +136,7 @@ def test_a_box_that_is_wider_than_its_tensor(swizzle: str) -> None:
 
 
 # several blocks -------------------------------------------------------------------------------------------------------
-MULTICAST = """
-.version 8.6
-.target sm_90a
-.address_size 64
-.visible .entry k(.param .align 64 .b8 map[128], .param .u64 out, .param .u32 mask)
-{
-  .reg .b64 %rd<8>; .reg .b32 %r<20>; .reg .b16 %h; .reg .pred %p<4>;
-  .shared .align 128 .b8 box[256]; .shared .align 8 .b64 bar;
-  mov.b64 %rd1, map; cvta.param.u64 %rd1, %rd1; ld.param.u64 %rd2, [out]; ld.param.u16 %h, [mask];
-  mov.u32 %r1, box; mov.u32 %r2, bar; mov.u32 %r3, %tid.x; mov.u32 %r4, %cluster_ctarank; cvt.u32.u16 %r5, %h;
-  shl.b32 %r6, %r3, 3; add.u32 %r7, %r1, %r6; st.shared.u64 [%r7], -1;
-  setp.ne.u32 %p0, %r3, 0;
-  @!%p0 mbarrier.init.shared.b64 [%r2], 1;
-  @!%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 256;
-  fence.proxy.async; bar.sync 0; barrier.cluster.arrive; barrier.cluster.wait;
-  setp.eq.u32 %p1, %r4, 1; and.pred %p1, %p1, !%p0;
-  @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster
-    [%r1], [%rd1, {16, 2}], [%r2], %h;
-  shr.u32 %r8, %r5, %r4; and.b32 %r8, %r8, 1; setp.eq.u32 %p2, %r8, 0;
-  @%p2 bra OUT;
-WAIT: mbarrier.try_wait.parity.shared.b64 %p3, [%r2], 0; @!%p3 bra WAIT;
-OUT: barrier.cluster.arrive; barrier.cluster.wait;
-  ld.shared.u64 %rd3, [%r7]; mad.lo.u32 %r9, %r4, 256, %r6; cvt.u64.u32 %rd4, %r9; add.u64 %rd4, %rd2, %rd4;
-  st.global.u64 [%rd4], %rd3; ret;
-}
-"""
+MULTICAST = stored("multicast")
 
 
 @pytest.mark.parametrize("mask", [0b0001, 0b1010, 0b1111, 0b0100])

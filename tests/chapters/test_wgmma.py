@@ -442,24 +442,6 @@ def test_a_seed_means_the_same_for_operations_in_a_row(monkeypatch: pytest.Monke
     assert len({found.tobytes() for found in together}) > 1
 
 
-def test_warps_that_issue_different_operations() -> None:
-    body = FENCE + "  setp.lt.u32 %p2, %r40, 64;\n  @%p2 bra A;\n" + FIRST + "  bra J;\nA:\n" + SECOND + "J:\n" + COMMIT + wait(0)
-    with pytest.raises(ExecutionFault, match="different wgmma"):
-        products(body)
-
-
-def test_a_warp_that_never_issues() -> None:
-    body = "  setp.lt.u32 %p2, %r40, 32;\n  @%p2 bra E;\n" + FENCE + FIRST + COMMIT + wait(0) + "E:\n"
-    with pytest.raises(ExecutionFault, match=r"wgmma\.mma_async\S+ by an incomplete warpgroup: warp 0 has exited"):
-        products(body)
-
-
-def test_descriptor_outside_of_shared_memory() -> None:
-    body = "  mov.b64 %rd10, 0x0000001000083FFF;\n" + FENCE + FIRST + COMMIT + wait(0)
-    with pytest.raises(ExecutionFault, match="matrix descriptor outside"):
-        products(body)
-
-
 # used before the wait -------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("steps", ["fence n8:0-3:b0 commit", "fence n8:0-3:b0"])
 def test_a_driver_waits_where_ptxas_would(steps: str) -> None:

@@ -14,32 +14,10 @@ import pytest
 from mmulator.cli.app import run
 from mmulator.errors import MmulatorError
 from mmulator.jobs.job import load_job, parse_argument, run_job
+from tests.support.ptx_text import stored
 
 # out[t] = coef[cfg.i] * cfg.k; a struct { int n; int i; float k; float rest; }; hits counts the threads.
-SCALE = """.version 8.0
-.target sm_90
-.address_size 64
-.const .align 4 .f32 coef[4] = {1.0, 2.0, 3.0, 4.0};
-.global .align 4 .u32 _ZN3app4hitsE;
-.visible .entry _ZN3app5scaleIfEEvPT_3Cfg(.param .u64 out, .param .align 8 .b8 cfg[16])
-{
-  .reg .b64 p, q; .reg .b32 t, i, one; .reg .f32 x, k;
-  ld.param.u64 p, [out];
-  mov.u32 t, %tid.x;
-  mad.wide.u32 p, t, 4, p;
-  ld.param.f32 k, [cfg+8];
-  ld.param.u32 i, [cfg+4];
-  mov.u64 q, coef;
-  mad.wide.u32 q, i, 4, q;
-  ld.const.f32 x, [q];
-  mul.f32 x, x, k;
-  st.global.f32 [p], x;
-  mov.u64 q, _ZN3app4hitsE;
-  atom.global.add.u32 one, [q], 1;
-  ret;
-}
-.visible .entry _ZN3app5scaleIiEEvPT_3Cfg(.param .u64 out) { ret; }
-"""
+SCALE = stored("struct_argument")
 # *cfg.p = cfg.n: a struct { int n; unsigned *p; }
 THROUGH = """.version 8.0
 .target sm_90

@@ -11,55 +11,12 @@ import pytest
 from mmulator.codegen import cpus, engine
 from mmulator.codegen.linking import HERE, Linked, flattened
 from mmulator.errors import InternalError
+from tests.support.places import DATA
 
 pytestmark = pytest.mark.skipif(not HERE, reason="object code of another kind")
 
 # a table of constants, a jump table, a call of another piece and of C's library, a symbol of its own name in each piece
-FIRST = """
-@primes = private unnamed_addr constant [8 x i32] [i32 2, i32 3, i32 5, i32 7, i32 11, i32 13, i32 17, i32 19]
-declare i64 @second(i64)
-declare i64 @outside(i64)
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-define internal i64 @same(i64 %n) noinline { %r = mul i64 %n, 3
- ret i64 %r }
-define i64 @first(i64 %n) {
- %size = mul i64 %n, 8
- %buffer = alloca i8, i64 %size, align 64
- call void @llvm.memset.p0.i64(ptr align 64 %buffer, i8 1, i64 %size, i1 false)
- %ones = load i64, ptr %buffer
- %i = and i64 %n, 7
- %place = getelementptr [8 x i32], ptr @primes, i64 0, i64 %i
- %prime = load i32, ptr %place
- %wide = zext i32 %prime to i64
- %s = call i64 @second(i64 %n)
- %o = call i64 @outside(i64 %s)
- %t = call i64 @same(i64 %o)
- %u = add i64 %t, %wide
- %v = xor i64 %u, %ones
- ret i64 %v }
-"""
-SECOND = """
-define internal i64 @same(i64 %n) noinline { %r = mul i64 %n, 5
- ret i64 %r }
-define i64 @second(i64 %n) {
- switch i64 %n, label %other [ i64 1, label %a
- i64 2, label %b
- i64 3, label %c
- i64 4, label %d
- i64 5, label %e ]
-a: %ra = call i64 @same(i64 7)
- ret i64 %ra
-b: ret i64 -9
-c: %rc = sdiv i64 1000000, %n
- ret i64 %rc
-d: %f = uitofp i64 %n to double
- %g = fadd double %f, 0.3
- %h = bitcast double %g to i64
- ret i64 %h
-e: %re = udiv i64 12345, %n
- ret i64 %re
-other: ret i64 0 }
-"""
+FIRST, SECOND = ((DATA / "linked" / f"{name}.ll").read_text() for name in ("first", "second"))
 OUTSIDE = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64)(lambda n: (n << 1) & 0xFFFFFFFF)
 
 

@@ -15,54 +15,11 @@ import mmulator as mm
 from mmulator.debug.session import Session
 from mmulator.debug.stops import DebugError, Reason, StepScope
 from mmulator.errors import ExecutionFault
+from tests.support.ptx_text import stored
 from tests.support.sessions import BLACKWELL, GEMM, PIPELINE, launched, of_file
 
-HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 # Two blocks of two warps: lanes part, a function is called, a barrier, an atomic operation.
-PARTED = (
-    HEAD
-    + """
-.global .align 4 .u32 total;
-.func (.reg .b32 out) twice(.reg .b32 in) {
-  .reg .b32 t;
-  add.u32 t, in, in;
-  mov.b32 out, t;
-  ret;
-}
-.visible .entry parted(.param .u64 p) {
-  .reg .b32 %r<12>; .reg .b64 %rd<8>; .reg .pred %p<4>; .shared .align 4 .b32 tile[64];
-  mov.u32 %r0, %tid.x;
-  mov.u32 %r1, %ctaid.x;
-  mov.u32 %r3, 0;
-  setp.lt.u32 %p0, %r0, 12;
-  @%p0 bra LOW;
-  call (%r3), twice, (%r0);
-  bra JOIN;
-LOW:
-  add.u32 %r3, %r3, %r0;
-  setp.lt.u32 %p1, %r3, 30;
-  @%p1 bra LOW_END;
-LOW_END:
-  add.u32 %r3, %r3, 100;
-JOIN:
-  mov.u32 %r4, tile;
-  mad.lo.u32 %r5, %r0, 4, %r4;
-  st.shared.u32 [%r5], %r3;
-  bar.sync 0;
-  xor.b32 %r6, %r0, 32;
-  mad.lo.u32 %r7, %r6, 4, %r4;
-  ld.shared.u32 %r8, [%r7];
-  mov.u64 %rd0, total;
-  atom.global.add.u32 %r9, [%rd0], 1;
-  ld.param.u64 %rd1, [p];
-  mad.lo.u32 %r10, %r1, 64, %r0;
-  mul.wide.u32 %rd2, %r10, 4;
-  add.u64 %rd3, %rd1, %rd2;
-  st.global.u32 [%rd3], %r8;
-  ret;
-}
-"""
-)
+PARTED = stored("parted")
 
 
 def parted(use: Callable[[Session], None]) -> np.ndarray:

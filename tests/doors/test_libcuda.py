@@ -22,33 +22,15 @@ from mmulator.host.module import Module
 from mmulator.native.state import FaultKind
 from mmulator.toolkit.cubin import elf_size, ptx_within, with_ptx
 from mmulator.toolkit.joining import join
-from tests.support.tours import outcome, tries
+from tests.support.ptx_text import stored
+from tests.support.tours import trying
 
 here = pytest.mark.skipif(HERE is None, reason="the library is made for Linux on x86-64 and aarch64")
 
 
-@here
-@pytest.mark.parametrize("what", tries("driver_tour.py"))
-def test_program(what: str) -> None:
-    told, _ = outcome("libcuda.loading", "driver_tour.py")
-    wrong = told.get("", "") + told.get(what, "")
-    assert not wrong, wrong
-
-
-@here
-@pytest.mark.parametrize("what", tries("hopper_tour.py"))
-def test_program_of_hoppers(what: str) -> None:
-    told, _ = outcome("libcuda.loading", "hopper_tour.py")
-    wrong = told.get("", "") + told.get(what, "")
-    assert not wrong, wrong
-
-
-@here
-@pytest.mark.parametrize("what", tries("threads_tour.py"))
-def test_threads(what: str) -> None:
-    told, _ = outcome("libcuda.loading", "threads_tour.py")
-    wrong = told.get("", "") + told.get(what, "")
-    assert not wrong, wrong
+test_program = here(trying("libcuda.loading", "driver_tour.py"))
+test_program_of_hoppers = here(trying("libcuda.loading", "hopper_tour.py"))
+test_threads = here(trying("libcuda.loading", "threads_tour.py"))
 
 
 @here
@@ -85,42 +67,7 @@ def test_destructors_of_libraries_come_behind_python() -> None:
     assert done.stdout == "0 0 0 4\n"
 
 
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
-CALLER = (
-    HEAD
-    + """
-// calls: what the other text has { and keeps a name that both have
-.extern .func (.param .b32 out) twice(.param .b32 in);
-.extern .global .align 4 .u32 shared_count;
-.global .align 4 .u32 own[2] = {10, 20};
-.visible .entry k(.param .u64 x) {
-    .reg .b32 %r<6>; .reg .b64 %rd<4>;
-    ld.param.u64 %rd1, [x];
-    ld.global.u32 %r1, [own+4];
-    { .param .b32 a; st.param.b32 [a], %r1; .param .b32 b; call (b), twice, (a); ld.param.b32 %r2, [b]; }
-    ld.global.u32 %r3, [shared_count];
-    add.u32 %r2, %r2, %r3;
-    st.global.u32 [%rd1], %r2;
-    ret;
-}
-"""
-)
-CALLEE = (
-    HEAD.replace("8.0", "8.3")
-    + """
-.visible .global .align 4 .u32 shared_count = 7;
-.global .align 4 .u32 own = 1000;
-.weak .func (.param .b32 out) unused() { .reg .b32 %r; mov.u32 %r, 1; st.param.b32 [out], %r; ret; }
-.visible .func (.param .b32 out) twice(.param .b32 in) {
-    .reg .b32 %r<4>;
-    ld.param.b32 %r1, [in];
-    ld.global.u32 %r2, [own];
-    mad.lo.u32 %r1, %r1, 2, %r2;
-    st.param.b32 [out], %r1;
-    ret;
-}
-"""
-)
+CALLER, CALLEE = stored("caller"), stored("callee")
 
 
 @pytest.mark.parametrize("texts", [(CALLER, CALLEE), (CALLEE, CALLER)])

@@ -23,40 +23,12 @@ from mmulator.launch.regions import Region
 from tests.jobs.test_tensor_maps import PTX, X
 from tests.record.test_why_programs import KERNEL, TRITON, command
 from tests.support import places
+from tests.support.ptx_text import stored
 
 EXAMPLES = places.ROOT / "examples"
 
 # Memory behind a pointer in a struct, behind a pointer in memory, variables, dynamic shared memory of a cluster's other block.
-LED = """.version 8.0
-.target sm_90
-.address_size 64
-.const .align 4 .f32 scale;
-.global .align 4 .u32 launches;
-.extern .shared .align 16 .b8 tile[];
-.visible .entry led(.param .align 8 .b8 given[24], .param .u64 out, .param .f32 add) .reqnctapercluster 2, 1, 1
-{
-  .reg .b64 t, x, o, at; .reg .b32 i, a, n, r, b; .reg .f32 v, s, w; .reg .pred inside;
-  ld.param.u64 t, [given];            // a table of pointers, of which the second counts
-  ld.global.u64 x, [t+8];
-  ld.param.u32 n, [given+8];
-  ld.param.u64 o, [out]; ld.param.f32 w, [add];
-  mov.u32 i, %tid.x; mov.u32 b, %ctaid.x; mad.lo.u32 r, b, 32, i;
-  setp.lt.u32 inside, r, n;
-  mul.wide.u32 at, r, 4; add.s64 x, x, at; add.s64 o, o, at;
-  mov.f32 v, 0f00000000;
-  @inside ld.global.f32 v, [x];
-  ld.const.f32 s, [scale]; fma.rn.f32 v, v, s, w;
-  mov.u32 a, tile; mad.lo.u32 a, i, 4, a;
-  st.shared.f32 [a], v;
-  barrier.cluster.arrive; barrier.cluster.wait;
-  xor.b32 b, b, 1; mapa.shared::cluster.u32 a, a, b;
-  ld.shared::cluster.f32 v, [a];
-  barrier.cluster.arrive; barrier.cluster.wait;
-  @inside st.global.f32 [o], v;
-  red.global.add.u32 [launches], 1;
-  ret;
-}
-"""
+LED = stored("led")
 
 
 class Led:

@@ -49,25 +49,6 @@ def test_without_it_grid_sync_traps() -> None:
         Module.load(PTX)["grid_rounds"].launch(2, 64, [a, a.copy(), 3])
 
 
-# An H200 answers those that are too large with CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE.
-@pytest.mark.parametrize(("blocks", "block", "cluster", "most"), [
-    (4225, 32, None, 4224), (4224, 1024, None, 264), (8448, 32, None, 4224), (4224, 32, 2, 1056), (10**6, 64, None, 4224),
-])  # fmt: skip
-def test_a_grid_that_the_chip_does_not_hold_is_refused(blocks: int, block: int, cluster: int | None, most: int) -> None:
-    k = Module.load(".version 8.0\n.target sm_90\n.visible .entry k() { ret; }\n")["k"]
-    with pytest.raises(LaunchError, match=f"a cooperative grid of {blocks} blocks: sm_90 holds {most}") as caught:
-        k.launch(blocks, block, cooperative=True, cluster=cluster)
-    assert "TOO_LARGE" in (caught.value.rule or "")
-    k.launch(264 if cluster else most, block, cooperative=True, cluster=cluster)
-
-
-def test_it_is_true_or_false() -> None:
-    k = Module.load(".version 8.0\n.target sm_90\n.visible .entry k() { ret; }\n")["k"]
-    for value in ("yes", 2, None, [True]):
-        with pytest.raises(LaunchError, match="cooperative is of type"):
-            k.launch(1, 32, cooperative=value)  # type: ignore[arg-type]
-
-
 def test_launch_files_and_the_driver_know_both(tmp_path: Path) -> None:
     (tmp_path / "k.ptx").write_text(PTX.read_text())
     (tmp_path / "k.toml").write_text(

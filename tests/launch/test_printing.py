@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mmulator.driver import Driver
-from mmulator.errors import ExecutionFault, UnsupportedError
+from mmulator.errors import ExecutionFault
 from mmulator.host.module import Module
 from mmulator.host.report import Report
 from mmulator.launch import printing
@@ -93,23 +93,6 @@ def test_the_result_is_the_number_of_arguments_in_every_lane() -> None:
 def test_arguments_and_results_in_registers(call: str) -> None:
     report, out = launch("%d\n" if "%rd2" in call else "x\n", words(3), call)
     assert report.output in ("3\n", "x\n") and out[0] == ("%rd2" in call)
-
-
-@pytest.mark.parametrize(
-    ("declared", "call", "message"),
-    [
-        ("vprintf (.param .b64 a)", "call vprintf, (%rd1);", "vprintf of CUDA's runtime is not what this module declares"),
-        ("vprintf ()", "call vprintf, ();", "vprintf of CUDA's runtime"),
-        ("vprintf (.param .b32 a, .param .b64 b)", "call vprintf, (%r1, %rd1);", "vprintf of CUDA's runtime"),
-        ("__assertfail ()", "call __assertfail, ();", "__assertfail of CUDA's runtime"),
-        ("__assertfail (.param .b32 a)", "call __assertfail, (%r1);", "__assertfail of CUDA's runtime"),
-    ],
-)
-def test_other_declarations_are_refused_by_name(declared: str, call: str, message: str) -> None:
-    text = kernel(f"  mov.u32 %r1, 0;\n  mov.u64 %rd1, 0;\n  {call}", top=f".extern .func {declared};\n")
-    with pytest.raises(UnsupportedError, match=r"print\.ptx") as caught:
-        Module.load(text, name="print.ptx")["k"].launch(1, 1, [np.zeros(1, np.uint32)])
-    assert message in str(caught.value) and "declare .extern .func" in str(caught.value)
 
 
 ASSERT = (

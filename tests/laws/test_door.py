@@ -26,6 +26,7 @@ from mmulator.native.hooks.timeline import TIMELINE
 from mmulator.sanitizer.instrument import SANITIZE
 from tests.support import places
 from tests.support.memory_ways import READS, WRITES, Walk, statements
+from tests.support.ptx_text import stored
 from tests.support.tracing import MEMORY, REGISTER, REGISTERS, TRACE, Event, traced
 
 PACKAGE = places.ROOT / "src" / "mmulator"
@@ -143,38 +144,7 @@ def test_every_way_into_memory_passes_the_door() -> None:
         assert (s.access == "both" and not ends) == any(e.access & Access.ATOMIC for e in seen), s.name
 
 
-PIPELINE = """
-.version 8.0
-.target sm_90a
-.address_size 64
-.func (.reg .u32 r) twice (.reg .u32 x) { add.u32 r, x, x; ret; }
-.func (.param .b32 r) thrice (.param .align 4 .b8 x[12])
-{ .reg .b32 %a; ld.param.b32 %a, [x+8]; mul.lo.u32 %a, %a, 3; st.param.b32 [r], %a; ret; }
-.visible .entry k(.param .u64 out, .param .u32 n) {
-  .reg .b64 %rd<8>; .reg .b32 %r<20>; .reg .f32 %d<4>; .reg .pred %p;
-  .shared .align 1024 .b8 s[4096]; .local .align 4 .b8 own[16];
-  ld.param.u64 %rd0, [out];
-  ld.param.u32 %r0, [n];
-  mov.u32 %r1, %tid.x; mov.u32 %r2, s; mad.lo.u32 %r3, %r1, 16, %r2; mul.wide.u32 %rd1, %r1, 16; add.u64 %rd1, %rd0, %rd1;
-  cp.async.ca.shared.global [%r3], [%rd1], 16;
-  cp.async.wait_all;
-  bar.sync 0;
-  fence.proxy.async;
-  mov.f32 %d0, 0f00000000; mov.f32 %d1, %d0; mov.f32 %d2, %d0; mov.f32 %d3, %d0;
-  wgmma.fence.sync.aligned;
-  wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%d0, %d1, %d2, %d3}, DESCA, DESCB, 1, 1, 1, 0, 0;
-  wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%d0, %d1, %d2, %d3}, {%r4, %r5, %r6, %r7}, DESCB, 1, 1, 1, 0;
-  wgmma.commit_group.sync.aligned;
-  wgmma.wait_group.sync.aligned 0;
-  add.f32 %d0, %d0, %d1;
-  st.local.u32 [own+4], %r1;
-  ld.local.u32 %r8, [own+4];
-  call (%r8), twice, (%r8);
-  { .param .b32 r; .param .align 4 .b8 x[12]; st.param.b32 [x+8], %r8; call (r), thrice, (x); ld.param.b32 %r8, [r]; }
-  st.global.f32 [%rd1], %d0;
-  ret;
-}
-""".replace("DESCA", str(1024 >> 4 | 8 << 16 | 16 << 32)).replace("DESCB", str(3072 >> 4 | 8 << 16 | 16 << 32))
+PIPELINE = stored("ways_into_memory")
 SHARED, LOCAL, PARAM = 1 << 32, 2 << 32, 4 << 32
 
 

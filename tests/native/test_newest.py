@@ -6,59 +6,11 @@ import numpy as np
 import pytest
 
 import mmulator as mm
+from tests.support.ptx_text import stored
 
 SIZE = 64  # bytes that the bulk copy moves
 
-TEXT = f"""
-.version 9.4
-.target sm_90a
-.address_size 64
-.visible .entry k(.param .u64 source, .param .u64 out, .param .u64 sums, .param .u32 begin, .param .u32 left, .param .u32 right,
-  .param .u32 count)
-{{
-  .reg .pred %p, %q, %first; .reg .b8 %value; .reg .b32 %t, %s, %w, %n, %begin, %left, %right, %count; .reg .f32 %f;
-  .reg .b64 %source, %out, %sums, %at; .reg .b128 %wide;
-  .shared .align 128 .b8 s[256]; .shared .align 8 .b64 copied, other;
-  ld.param.u64 %source, [source]; ld.param.u64 %out, [out]; ld.param.u64 %sums, [sums];
-  ld.param.u32 %begin, [begin]; ld.param.u32 %left, [left]; ld.param.u32 %right, [right]; ld.param.u32 %count, [count];
-  mov.u32 %t, %tid.x; setp.eq.u32 %first, %t, 0;
-  cvt.s64.s32 %at, %begin; add.u64 %source, %source, %at;
-  mov.u32 %s, s; mad.lo.u32 %s, %t, 4, %s;
-  @!%first bra WAIT;
-  mbarrier.init.layout::v0.shared::cta.b64 [copied], 1;
-  mbarrier.init.layout::v1.shared::cta.b64 [other], %count;
-  fence.mbarrier_init.release.cluster;
-  mbarrier.arrive.expect_tx.shared.b64 _, [copied], {SIZE};
-  cp.async.bulk.weak.shared::cta.global.mbarrier::complete_tx::bytes.ignore_oob [s], [%source], {SIZE}, %left, %right, [copied];
-  mbarrier.arrive.shared.b64 _, [other];
-  mov.b128 %wide, {{%sums, %out}};
-WAIT:
-  bar.sync 0;
-COPY: mbarrier.try_wait.parity.phase_type::primary.shared::cta.b64 %p|%q, %value, [copied], 0;
-  @!%p bra COPY;
-OTHER: mbarrier.test_wait.parity.phase_type::conditional.shared::cta.b64 %p, [other], 0;
-  @!%p bra OTHER;
-  mov.u32 %n, 0;
-  @%q add.u32 %n, %n, 1;
-  cvt.u32.u8 %w, %value; add.u32 %n, %n, %w;
-  mbarrier.check_layout.layout::v1.shared::cta.b64 %p, [other]; @%p add.u32 %n, %n, 16;
-  mbarrier.check_layout.layout::v0.shared::cta.b64 %p, [other]; @%p add.u32 %n, %n, 32;
-  mbarrier.check_layout.layout::v1.shared.b64 %p, [copied]; @%p add.u32 %n, %n, 64;
-  mbarrier.check_layout.layout::v0.shared.b64 %p, [copied]; @%p add.u32 %n, %n, 128;
-  mul.wide.u32 %at, %t, 4; add.u64 %at, %out, %at;
-  ld.shared.b32 %w, [%s]; st.global.b32 [%at], %w;
-  st.global.b32 [%at+64], %n;
-  prefetch.global.L1::32B.valid_addr [%source+16];
-  ld.global.u32.proxy::readonly %w, [%sums+16]; st.global.b32 [%at+128], %w;
-  mov.f32 %f, 0f00000003;
-  red.global.add.noftz.f32 [%sums], %f;
-  red.global.add.f32 [%sums+4], %f;
-  atom.add.noftz.f32 %f, [%sums+8], %f;
-  fence.proxy.async::generic.release.sync_restrict::shared::cluster::read.cta;
-  ret;
-}}
-"""
-KERNEL = mm.Module.load(TEXT, name="newest.ptx")["k"]
+KERNEL = mm.Module.load(stored("newest"), name="newest.ptx")["k"]
 
 
 def run(size: int = SIZE, begin: int = 0, left: int = 0, right: int = 0, count: int = 1, sanitize: bool = False):

@@ -14,7 +14,6 @@ from mmulator.codegen.lang import Native, native
 from mmulator.codegen.loading import address
 from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
-from mmulator.errors import ExecutionFault
 from mmulator.host.cpu import diagnosis
 from mmulator.host.module import Module
 from mmulator.launch.arguments import Signature
@@ -250,15 +249,3 @@ def test_ctas_of_a_cluster_are_where_they_belong(cluster: Extent, seed: int) -> 
     outcome = Workers(begun, How(timeout=60, progress=lambda *at: progress.append(at)), diagnosis).run()
     assert (out == np.arange(48 * 64) ^ 63).all() and outcome.counts.max() == 48 * 2 and progress[-1] == (48, 48)
     assert begun.launch[0]["cluster"].tolist() == list(cluster) and LaunchState.size == begun.launch.nbytes
-
-
-def test_the_cta_that_faults_or_hangs_is_named() -> None:
-    """Also where it is not the first of its cluster."""
-    shape = LaunchShape((4, 1, 1), (64, 1, 1), 0, (4, 1, 1))
-    head = "mov.u32 %r0, %ctaid.x; mov.u32 %r1, %tid.x; setp.eq.u32 %p0, %r0, 2; setp.lt.u32 %p1, %r1, 32;\n  "
-    with pytest.raises(ExecutionFault, match=r"null pointer.*block \(2, 0, 0\), thread \(0, 0, 0\)"):
-        text = TEXT.format(head + "mov.u64 %rd3, 0; @%p0 st.global.u32 [%rd3], %r0;")
-        Workers(launched(text, np.zeros(4), shape), How(timeout=60), diagnosis).run()
-    with pytest.raises(ExecutionFault, match=r"deadlock in block \(2, 0, 0\): warp 0: .*at bar.sync"):
-        text = TEXT.format(head + "and.pred %p2, %p0, %p1; @!%p2 bra J; bar.sync 1, 64; J: bar.sync 0;")
-        Workers(launched(text, np.zeros(4), shape), How(timeout=60), diagnosis).run()

@@ -234,24 +234,6 @@ def test_a_poll_costs_what_a_wait_costs() -> None:
 
 
 # deadlocks ----------------------------------------------------------------------------------------------------------
-def deadlock(body: str, block: int = 64, **options: Any) -> str:
-    with pytest.raises(ExecutionFault, match="deadlock") as caught:
-        run(body, block, **options)
-    assert "PTX ISA 9.1" in str(caught.value.rule) and caught.value.hint and caught.value.span is not None
-    return str(caught.value)
-
-
-BETWEEN = ("add.u32 %r0, %r0, 1;", "mov.u32 %r0, %clock;", "nanosleep.u32 64;", "ld.shared.u32 %r0, [words];")
-
-
-@pytest.mark.parametrize("loop", BETWEEN)
-def test_a_poll_that_never_ends(loop: str) -> None:
-    """Whatever it does in between: counts, looks at a clock, rests."""
-    poll = f"T: mbarrier.test_wait.parity.shared.b64 %p, [full], 0;\n  {loop}\n  @!%p bra T;"
-    said = deadlock(init(2) + "  mov.u32 %r0, 0;\n" + poll)
-    assert "wait for phase 0 of full[0] (shared 0x400) at mbarrier.test_wait" in said and "2 of 2 arrivals are missing" in said
-
-
 def test_a_deadlock_is_found_at_once() -> None:
     """In a loop that only waits, and among blocks that go on."""
     body = init(2) + "  mov.u32 %r1, %ctaid.x; setp.ne.u32 %q, %r1, 3;\n  @%q ret;\n" + wait(0, 0, "W")

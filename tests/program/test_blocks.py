@@ -8,37 +8,9 @@ from mmulator.host.module import Module
 from mmulator.program.blocks import build
 from mmulator.ptx.parser import parse_module
 from mmulator.source import Source
+from tests.support.ptx_text import stored
 
-TEXT = """
-.version 8.7
-.target sm_90
-.address_size 64
-.visible .entry k(.param .u64 out)
-{
-    .reg .b32 r<4>; .reg .b64 d<3>; .reg .pred p;
-A:
-    mov.u32 r0, %tid.x;
-    mov.u32 r1, 0;
-Line:
-    mul.wide.u32 d1, r0, 4;
-LOOP:
-    mad.lo.u32 r1, r0, 3, r1;
-    add.u32 r1, r1, 3;
-Inner:
-    setp.lt.u32 p, r1, 50;
-    @p bra LOOP;
-    brx.idx r3, LIST;
-LIST: .branchtargets X, Y;
-X:
-    add.u32 r1, r1, 100;
-Y:
-    ld.param.u64 d0, [out];
-    add.u64 d0, d0, d1;
-    st.global.u32 [d0], r1;
-End:
-    ret;
-}
-"""
+TEXT = stored("labels")
 
 
 def test_only_labels_that_a_branch_names_begin_a_block() -> None:

@@ -8,79 +8,11 @@ import pytest
 import mmulator as mm
 from mmulator.errors import ExecutionFault
 from mmulator.program.calls import reached
+from tests.support.ptx_text import stored
 
 # Objects with a table of virtual functions: `make` writes the pointer to a table, `use` calls the table's first function, `end`
 # the second. `rest` calls what runs nowhere. `deep` calls itself through a pointer that is in memory.
-TEXT = """
-.version 8.0
-.target sm_90
-.address_size 64
-.extern .func free (.param .b64 at);
-.func (.param .b32 o) once (.param .b64 self, .param .b32 x);
-.func (.param .b32 o) thrice (.param .b64 self, .param .b32 x);
-.func (.param .b32 o) deep (.param .b64 self, .param .b32 x);
-.func rest (.param .b64 self);
-.func zero (.param .b64 self);
-.global .align 8 .u64 first[2] = {once, zero};
-.const .align 8 .u64 second[2] = {thrice, rest};
-.global .align 8 .u64 itself = deep;
-.global .align 8 .u64 third = generic(itself);
-
-.func (.param .b32 o) once (.param .b64 self, .param .b32 x) { .reg .b32 a; ld.param.b32 a, [x]; st.param.b32 [o], a; ret; }
-.func (.param .b32 o) thrice (.param .b64 self, .param .b32 x)
-{ .reg .b32 a; ld.param.b32 a, [x]; mul.lo.u32 a, a, 3; st.param.b32 [o], a; ret; }
-.func (.param .b32 o) deep (.param .b64 self, .param .b32 x)
-{
-  .reg .b32 a, b; .reg .b64 f, s; .reg .pred p;
-  ld.param.b32 a, [x]; mov.b32 b, 0; setp.eq.u32 p, a, 0; @p bra out;
-  sub.u32 b, a, 1; ld.param.b64 s, [self]; ld.u64 f, [s]; ld.u64 f, [f];
-  { .param .b64 i; .param .b32 j; .param .b32 r;
-    st.param.b64 [i], s; st.param.b32 [j], b;
-    shape: .callprototype (.param .b32 _) _ (.param .b64 _, .param .b32 _);
-    call (r), f, (i, j), shape; ld.param.b32 b, [r]; }
-  add.u32 b, b, a;
-out: st.param.b32 [o], b; ret;
-}
-.func rest (.param .b64 self)
-{ .reg .b64 s; ld.param.b64 s, [self]; { .param .b64 i; st.param.b64 [i], s; call free, (i); } ret; }
-.func zero (.param .b64 self) { .reg .b64 s; ld.param.b64 s, [self]; st.u64 [s], 0; ret; }
-
-.visible .entry make (.param .u64 objects)
-{
-  .reg .b32 t, k; .reg .b64 o, f, i; .reg .pred p;
-  ld.param.u64 o, [objects]; mov.u32 t, %tid.x; mul.wide.u32 i, t, 8; add.u64 o, o, i; rem.u32 k, t, 3;
-  mov.u64 f, first; cvta.global.u64 f, f; setp.eq.u32 p, k, 1;
-  @p mov.u64 f, second; @p cvta.const.u64 f, f; setp.eq.u32 p, k, 2;
-  @p ld.global.u64 f, [third]; st.global.u64 [o], f; ret;
-}
-.visible .entry use (.param .u64 objects, .param .u64 out)
-{
-  .reg .b32 t; .reg .b64 o, f, i, q;
-  ld.param.u64 o, [objects]; ld.param.u64 q, [out]; mov.u32 t, %tid.x; mul.wide.u32 i, t, 8; add.u64 o, o, i; add.u64 q, q, i;
-  ld.global.u64 f, [o]; ld.u64 f, [f];
-  { .param .b64 i; .param .b32 j; .param .b32 r;
-    st.param.b64 [i], o; st.param.b32 [j], t;
-    shape: .callprototype (.param .b32 _) _ (.param .b64 _, .param .b32 _);
-    call (r), f, (i, j), shape; ld.param.b32 t, [r]; }
-  st.global.u32 [q], t; ret;
-}
-.visible .entry end (.param .u64 objects)
-{
-  .reg .b64 o, f;
-  ld.param.u64 o, [objects]; ld.global.u64 f, [o]; ld.u64 f, [f+8];
-  { .param .b64 i; st.param.b64 [i], o; shape: .callprototype _ (.param .b64 _); call f, (i), shape; } ret;
-}
-.visible .entry call (.param .u64 function, .param .u64 out)
-{
-  .reg .b32 a; .reg .b64 f, q;
-  ld.param.u64 f, [function]; ld.param.u64 q, [out];
-  { .param .b64 i; .param .b32 j; .param .b32 r;
-    st.param.b64 [i], q; st.param.b32 [j], 5;
-    some: .calltargets once, thrice;
-    call (r), f, (i, j), some; ld.param.b32 a, [r]; }
-  st.global.u32 [q], a; ret;
-}
-"""
+TEXT = stored("virtual_functions")
 
 
 @pytest.fixture(scope="module")

@@ -9,44 +9,11 @@ from mmulator.ptx.directives import Clusters, clusters
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
+from tests.support.places import DATA
 
 # Targets and versions of the columns of the verdicts.
 PLACES = (("sm_80", "9.0"), ("sm_90", "7.8"), ("sm_90", "9.0"))
-VERDICTS = """
--++ .reqnctapercluster 2
--++ .reqnctapercluster 2, 1
--++ .reqnctapercluster 4, 4, 4
---- .reqnctapercluster 2, 2, 2, 2
--++ .reqnctapercluster 0
--++ .reqnctapercluster 1, 1, 1 .reqnctapercluster 1, 1, 1
--++ .explicitcluster
---- .explicitcluster 1
--++ .explicitcluster .reqnctapercluster 2
--++ .maxclusterrank 8
---- .maxclusterrank 8, 1
---- .maxclusterrank
---- .maxclusterrank 4 .reqnctapercluster 2
--++ .maxclusterrank 2 .explicitcluster
-+++ .reqntid 128, 2, 2
-+++ .maxntid 1025
---- .maxntid 128 .reqntid 128
-+++ .maxnreg 64
---- .maxnreg 0
-+++ .minnctapersm 2
---- .maxnctapersm 2
---- .blocksareclusters
---- .reqntid 32 .blocksareclusters
---+ .reqntid 32 .reqnctapercluster 2 .blocksareclusters
---- .maxntid 32 .reqnctapercluster 2 .blocksareclusters
---- .noreturn
---- .abi_preserve 4
---- .whatever 4
-+++ .func f() .noreturn
---- .func (.param .b32 r) f() .noreturn
-+-+ .func f() .abi_preserve 4 .abi_preserve_control 1
---- .func f() .maxnreg 64
---- .func f() .reqnctapercluster 2
-"""
+VERDICTS = (DATA / "directives.txt").read_text().splitlines()
 
 
 def _problem(text: str, target: str, version: str) -> str | None:
@@ -58,7 +25,7 @@ def _problem(text: str, target: str, version: str) -> str | None:
         return error.message
 
 
-@pytest.mark.parametrize("line", VERDICTS.strip().splitlines())
+@pytest.mark.parametrize("line", VERDICTS)
 def test_verdicts(line: str) -> None:
     verdict, _, text = line.partition(" ")
     for mark, (target, version) in zip(verdict, PLACES):

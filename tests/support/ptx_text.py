@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from tests.support.places import DATA
+
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+
+
+def stored(name: str) -> str:
+    """The text of tests/data/ptx/NAME.ptx: kernels of tests that are longer than the tests."""
+    return (DATA / "ptx" / f"{name}.ptx").read_text()
 
 
 def entry(body: str, params: str, version: str = "9.0", target: str = "sm_90a", directives: str = "", top: str = "") -> str:

@@ -7,8 +7,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 from tests.support.places import PACKAGE, ROOT
 
@@ -48,3 +51,15 @@ def outcome(door: str, program: str) -> tuple[dict[str, str], str]:
     printed, mark, told = done.stdout.rpartition("\x1e")
     assert mark, done.stdout + done.stderr
     return json.loads(told), printed
+
+
+def trying(door: str, program: str) -> Callable[[str], None]:
+    """A test of each function of a program that tries something."""
+
+    @pytest.mark.parametrize("what", tries(program))
+    def test_program(what: str) -> None:
+        told, _ = outcome(door, program)
+        wrong = told.get("", "") + told.get(what, "")
+        assert not wrong, wrong
+
+    return test_program
