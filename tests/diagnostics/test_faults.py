@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
-from mmulator.errors import ExecutionFault, LaunchError, LimitReached, MmulatorError
+from mmulator.errors import ExecutionFault, LaunchError, MmulatorError
 from mmulator.host.module import Module
 from mmulator.launch.values import Aggregate
 from tests.support.ptx_text import STORE_R1, kernel
@@ -51,15 +49,6 @@ def test_no_fragment_is_stored_after_a_fault() -> None:
 
 
 # control ------------------------------------------------------------------------------------------------------------
-def test_endless_loop_stops_at_the_time_limit() -> None:
-    endless = Module.load(kernel("L:\n  bra L;"))["k"]
-    endless.compile()
-    start = time.perf_counter()
-    with pytest.raises(LimitReached, match=r"did not finish within 0\.3 s"):
-        endless.launch(1, 32, [np.zeros(1, np.uint32)], timeout=0.3)
-    assert time.perf_counter() - start < 5
-
-
 def test_exited_threads_do_not_hold_a_barrier() -> None:
     body = "  mov.u32 %r1, %tid.x;\n  setp.ge.u32 %p1, %r1, 32;\n  @%p1 exit;\n  bar.sync 0;\n  mov.u32 %r1, 3;" + STORE_R1
     assert (run(body, block=64) == 3).all()

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from mmulator.errors import InvalidInstructionError
 from mmulator.instruction.instruction import Instruction
 from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.targets import TARGETS
@@ -78,15 +77,3 @@ def test_verdicts_agree_with_ptxas(tmp_path: Path) -> None:
         if (mine is None) != (theirs is None) and not (theirs is None and differences.refused(s))
     ]
     assert not different, "\n".join(different)
-
-
-def test_errors_of_names_name_the_rule() -> None:
-    for name, target, ptx, message in (
-        ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", "sm_80", "9.0", "not available for .target sm_80"),
-        ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", "sm_89", "8.0", "not available in PTX ISA 8.0"),
-        ("mma.sync.aligned.m16n8k17.row.col.f32.f16.f16.f32", None, None, "`.m16n8k17` cannot be the shape"),
-        ("mma.sync.aligned.m16n8k16.col.col.f32.f16.f16.f32", None, None, "`.col` cannot be the alayout"),
-    ):
-        with pytest.raises(InvalidInstructionError) as caught:
-            Instruction.parse(name, target, ptx)
-        assert message in caught.value.message and caught.value.rule and caught.value.hint
