@@ -25,6 +25,7 @@ from mmulator.cli.parser import DeclaredWord, Group, declared, first_paragraph, 
 from mmulator.errors import InternalError
 from mmulator.settings import taken
 from tests.support.places import PACKAGE, ROOT
+from tests.support.ptx_text import stored
 
 
 def commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], list[DeclaredWord]]]:
@@ -280,22 +281,7 @@ def test_a_hint_about_triton_is_for_its_kernels(capsys: pytest.CaptureFixture[st
 
 
 # check --------------------------------------------------------------------------------------------------------------
-TWO = """.version 8.0
-.target sm_90a
-.address_size 64
-.shared .align 16 .b8 unused[1024];
-.shared .align 16 .b8 used[256];
-.visible .entry _Z4gemmIfEvPT_i(.param .u64 out, .param .u32 n)
-{
-  .reg .b64 p; .reg .b32 r;
-  .shared .align 4 .b8 own[512];
-  ld.param.u64 p, [out];
-  ld.shared.u32 r, [used];
-  st.global.u32 [p], r;
-  ret;
-}
-.visible .entry _Z4gemmIiEvPT_i(.param .u64 out, .param .u32 n) { ret; }
-"""
+TWO = stored("two_gemms")
 
 
 def test_check_names_kernels_as_people_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ from mmulator.ptx.tree import Parameter
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
 from tests.support.places import ROOT
+from tests.support.ptx_text import stored
 from tests.support.schemas import checked
 
 HOPPER = Target(90, "a")
@@ -622,24 +623,7 @@ def test_probes_name_what_came_out() -> None:
 
 
 # whole launches -----------------------------------------------------------------------------------------------------
-KERNEL = """.version 8.0
-.target sm_90
-.address_size 64
-.visible .global .u32 count = 5;
-.visible .const .f32 scale = 0f3F800000;
-.visible .entry k(.param .u64 out, .param .u32 n, .param .f32 x, .param .align 8 .b8 s[16]) {
-.reg .b64 %p, %q; .reg .b32 %t, %n; .reg .f32 %x, %y; .reg .pred %go;
-ld.param.u64 %p, [out]; ld.param.u32 %n, [n]; ld.param.f32 %x, [x];
-ld.const.f32 %y, [scale]; mul.rn.f32 %x, %x, %y;
-mov.u32 %t, %tid.x;
-mad.wide.u32 %p, %t, 4, %p;
-setp.lt.u32 %go, %t, %n;
-@%go st.global.f32 [%p], %x;
-red.global.add.u32 [count], 1;
-ld.param.u64 %q, [s]; ld.param.u32 %n, [s+8];
-st.global.u32 [%q], %n;
-ret; }
-"""
+KERNEL = stored("scaled")
 LAUNCH = """ptx = "k.ptx"
 grid = 1
 block = 64

@@ -9,26 +9,9 @@ import mmulator as mm
 from mmulator import Module
 from mmulator.cli.app import run
 from mmulator.diagnostics.watch import WatchedStore
+from tests.support.ptx_text import stored
 
-TEXT = """.version 8.0
-.target sm_90
-.address_size 64
-.visible .entry k(.param .u64 out, .param .u64 sum) {
-.reg .b64 %p, %q; .reg .b32 %t, %b, %v; .reg .pred %odd;
-ld.param.u64 %p, [out];
-mov.u32 %t, %tid.x;
-mov.u32 %b, %ctaid.x;
-mul.wide.u32 %q, %t, 4;
-add.u64 %p, %p, %q;
-mad.lo.u32 %v, %b, 100, %t;
-st.global.u32 [%p], %v;
-and.b32 %v, %t, 1;
-setp.ne.u32 %odd, %v, 0;
-@%odd st.v2.b16 [%p], {0, 7};
-ld.param.u64 %p, [sum];
-red.global.add.u32 [%p], 1;
-ret; }
-"""
+TEXT = stored("stores")
 
 
 def test_stores_of_every_kind() -> None:

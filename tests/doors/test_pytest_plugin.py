@@ -13,6 +13,7 @@ import pytest
 
 from mmulator.doors.pytest_tests import seed_of, where
 from tests.support.places import PACKAGE
+from tests.support.ptx_text import stored
 
 SUITE = '''
 import struct
@@ -72,24 +73,7 @@ import os
 DEVICE = os.environ.get("MMULATOR_DEVICE", "sm_90")
 assert os.environ["TRITON_DEFAULT_BACKEND"] == "mmulator"
 """
-KERNELS = """.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry ids(.param .u64 out) {
-  .reg .b64 o, at; .reg .b32 i;
-  ld.param.u64 o, [out]; mov.u32 i, %tid.x; mul.wide.u32 at, i, 4; add.u64 o, o, at;
-  st.global.b32 [o], i;
-  ret;
-}
-.visible .entry endless(.param .u64 out) { again: bra again; }
-.visible .entry tickets(.param .u64 out) {
-  .reg .b64 o, at; .reg .b32 i, v; .shared .b32 next;
-  ld.param.u64 o, [out]; mov.u32 i, %tid.x; mul.wide.u32 at, i, 4; add.u64 o, o, at;
-  atom.shared.add.u32 v, [next], 1;
-  st.global.b32 [o], v;
-  ret;
-}
-"""
+KERNELS = stored("ids_and_tickets")
 
 ADD = """
 import torch, triton, triton.language as tl

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mmulator.driver import Driver, Region, Settings
+from tests.support.ptx_text import stored
 
 # Each block takes a ticket now and then, and writes its number there.
 TICKETS = """.version 8.0
@@ -87,24 +88,7 @@ def test_who_sleeps_lets_others_go_on(threads: int) -> None:
 
 
 # A block of a cluster takes the lock again and again until each other block has had it, too.
-SHARED_LOCK = """.version 8.0
-.target sm_90
-.address_size 64
-.visible .entry k(.param .u64 words) .reqntid 64 .reqnctapercluster 4 .explicitcluster {
-.reg .b64 %a; .reg .b32 %t, %old, %had, %blocks, %n; .reg .pred %other, %p, %first;
-ld.param.u64 %a, [words]; mov.u32 %t, %tid.x; mov.u32 %blocks, %nctaid.x; setp.ne.u32 %other, %t, 0;
-setp.eq.u32 %first, %t, %t; mov.u32 %n, 0;
-AGAIN: @%other bra HELD;
-TRY: atom.acquire.gpu.global.cas.b32 %old, [%a], 0, 1; setp.ne.u32 %p, %old, 0; @%p bra TRY;
-HELD: bar.sync 0;
-@%first red.global.add.u32 [%a+4], 1; setp.ne.u32 %first, %t, %t;
-mov.u32 %n, 0;
-WORK: bar.sync 0; add.u32 %n, %n, 1; setp.lt.u32 %p, %n, 20; @%p bra WORK;
-ld.volatile.global.u32 %had, [%a+4]; bar.sync 0;
-@!%other atom.release.gpu.global.exch.b32 %old, [%a], 0;
-shl.b32 %n, %blocks, 6; setp.lt.u32 %p, %had, %n; @%p bra AGAIN;
-ret; }
-"""
+SHARED_LOCK = stored("shared_lock")
 
 
 @pytest.mark.parametrize("seed", [0, 3])

@@ -23,6 +23,7 @@ from mmulator.cli.app import run
 from mmulator.schemas import VERSIONS, named
 from mmulator.schemas.documents import schema_of
 from tests.support.places import PACKAGE, ROOT
+from tests.support.ptx_text import stored
 from tests.support.schemas import checked
 from tools.pages.schemas import FILE, fields
 
@@ -78,26 +79,7 @@ ELSEWHERE = {  # documents that other tests have a reason to make
     "debug": "debug/test_terminal.py", "explore": "explore/test_server.py", "explore-export": "explore/test_server.py",
     "conformance": "conformance/test_conformance.py",
 }  # fmt: skip
-PTX = """.version 8.0
-.target sm_90
-.address_size 64
-.visible .entry turn(.param .u64 out)
-{
-  .shared .align 4 .b8 tile[256];
-  .reg .b64 p, q; .reg .b32 t, a, v;
-  ld.param.u64 p, [out];
-  mov.u32 t, %tid.x;
-  mov.u32 a, tile;
-  mad.lo.u32 v, t, 4, a;
-  st.shared.b32 [v], t;
-  xor.b32 v, t, 32;
-  mad.lo.u32 v, v, 4, a;
-  ld.shared.b32 v, [v];
-  mad.wide.u32 q, t, 4, p;
-  st.global.b32 [q], v;
-  ret;
-}
-"""
+PTX = stored("turn")
 PROGRAM = """import numpy as np
 from mmulator.driver import Region, current
 out = np.zeros(64, np.uint32)
