@@ -26,6 +26,12 @@ _LONGEST = 24  # lines of an example
 PREFERRED = {
     "race-read-write": ("races/reverse", "no_barrier"), "proxy-fence-missing": ("proxies/wgmma_operands", "no_fence"),
     "cp-async-not-committed": ("static/copies", "uncommitted"), "cp-async-not-waited": ("static/copies", "unwaited"),
+    "race-within-warp": ("words/cuda", "no_warp"), "store-lanes-differ": ("races/lanes", "one_place"),
+    "wmma-fragment-reordered": ("operands/wmma_fragments", "rotated"),
+    "wmma-fragment-uneven": ("operands/wmma_fragments", "own_factor"),
+    "uninitialized-store": ("values/reduction", "last_warp_forgotten"),
+    "uninitialized-branch": ("values/early_out", "half_decided"), "uninitialized-address": ("values/early_out", "no_default"),
+    "uninitialized-global": ("values/device_scratch", "counter"),
 }  # fmt: skip
 
 
