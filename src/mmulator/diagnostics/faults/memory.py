@@ -36,7 +36,7 @@ def place_of(grid: Grid, address: int, ins: Instruction) -> tuple[bool, str, str
     memory = _given(grid, argument[0]) if argument is not None else None
     others = sorted((m for m in grid.memory if m is not memory), key=lambda m: apart(m, address))
     nearest = others[0] if others else None
-    if memory is not None:
+    if memory is not None and address >= NULL:
         said = f"byte {address - memory.start} of {memory.label}, which has {memory.size}"
         if nearest is not None and apart(nearest, address) < min(apart(memory, address), _NEAR):
             said += f"; {_beside(nearest, address)}"
