@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mmulator.cli.findings import FOUND, write_log
+from mmulator.cli.findings import FOUND, REFUSED, write_log
 from mmulator.cli.output import print_json
 from mmulator.cli.program import command
 from mmulator.driver import profiled, traced
@@ -51,7 +51,8 @@ class ReportRequest:
 
 
 def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) -> int:
-    """Run a program. Returns its exit code; where that is 0, 3 if something was found, 1 if it differs from a record."""
+    """Run a program. Returns its exit code; where that is 0: 1 if it differs from a record, 3 if something was found, 4 if work was
+    refused and the program did not see it."""
     words, environment = command(program, environment)
     with tempfile.TemporaryDirectory(prefix="mmulator-") as folder:
         found, told = Path(folder, "findings.jsonl"), Path(folder, "launches.jsonl")
@@ -62,7 +63,7 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
         if wanted.json and "MMULATOR_REPORT" not in environment:
             more["MMULATOR_REPORT"] = str(told)
         status = _wait(words, {**environment, **more}, wanted.json)
-        launches, rows = read(found)
+        launches, rows, refused = read(found)
         if trace := environment.get("MMULATOR_TRACE"):
             from mmulator.record.trace import write
 
@@ -70,17 +71,18 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
         other = differs.exists()
         kernels, profiles = _kernels(told), _profiles(lines, environment.get("MMULATOR_PROFILE", ""), wanted.json)
     code = os.waitstatus_to_exitcode(status)
-    data = log((row["result"] for row in rows), wanted.known)
+    data = log((row["result"] for row in rows), wanted.known, refused)
     results = data["runs"][0]["results"]
     new = [r for r in results if r.get("baselineState", "new") == "new"]
     if wanted.sarif is not None:
         write_log(wanted.sarif, data)
-    ended = code or int(other) or (FOUND if any(wanted.strict or r["level"] == "error" for r in new) else 0)
+    found_any = any(wanted.strict or r["level"] == "error" for r in new)
+    ended = code or int(other) or (FOUND if found_any else REFUSED if not all(r["handled"] for r in refused) else 0)
     if wanted.json:
         groups = enumerate(_new(rows, data))
         print_json("exec", {
             "ok": not ended, "exit_code": code, "kernels": kernels, "sanitized_launches": launches,
-            "known": sum(r.get("baselineState") == "unchanged" for r in results),
+            "known": sum(r.get("baselineState") == "unchanged" for r in results), "refused": refused,
             "findings": [f | {"kernel": row["kernel"], "group": n} for n, row in groups for f in row["findings"]],
             **({"profiles": profiles} if profiles else {}),
         })  # fmt: skip

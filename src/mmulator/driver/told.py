@@ -15,6 +15,7 @@ from mmulator.driver.gathered import VARIABLE, Gathering
 from mmulator.errors import MmulatorError
 from mmulator.findings import WIDTH, Finding, counted, group_key, paragraphs
 from mmulator.names import shorter
+from mmulator.refusals import Refusal, register
 from mmulator.sarif import Baseline
 
 _NAME = 160  # characters of a kernel's name
@@ -51,7 +52,8 @@ class Told:
 
     def finish(self) -> None:
         if self.launches and self.process == os.getpid():
-            say(f"mmulator: {counted([*self.found.values()])}, in {self.launches:,} launch{'es' * (self.launches != 1)}")
+            lacks = f"; {line}" if (line := register.line()) else ""
+            say(f"mmulator: {counted([*self.found.values()])}, in {self.launches:,} launch{'es' * (self.launches != 1)}{lacks}")
 
 
 def say(text: str) -> None:
@@ -60,6 +62,18 @@ def say(text: str) -> None:
         if sys.stderr is not None:
             sys.stderr.write(text + "\n")
             sys.stderr.flush()
+
+
+def pass_on(*refusals: Refusal) -> None:
+    """Tell the process that waits for the program what is known of refusals; of all if none is named."""
+    if (file := gathering()) is not None:
+        file.refused(refusals or register.refused.values())
+
+
+def finish_refused(line: str) -> None:
+    """Write the last line about work that was refused, unless that of the sanitizer has it."""
+    if not (reader.cache_info().currsize and reader().launches):
+        say(f"mmulator: {line}")
 
 
 @cache

@@ -114,6 +114,7 @@ RUN = record(
 )  # fmt: skip
 EXEC = record(
     "flag: ok", "whole: exit_code sanitized_launches known", kernels=_KERNEL_RUNS, findings=many(_FINDING),
+    refused=optional(many(record("text: why", "whole: launches calls", "flag: handled"))),
     profiles=optional(many(PROFILE)),
 )  # fmt: skip
 _STOP = record(
