@@ -16,8 +16,13 @@ _OTHERS = "other reasons"
 
 @dataclass
 class Refusal:
-    """A reason. launches: that were not run for it. calls: others. open: how many of these the program does not know of. code: of
-    the last of them."""
+    """A reason.
+
+    launches: that were not run for it.
+    calls: other work.
+    open: how much of both the program does not know of.
+    code: of the last of it.
+    """
 
     why: str
     launches: int = 0
@@ -33,8 +38,12 @@ class Refusal:
 
 @dataclass
 class Register:
-    """The refusals of a process by their reasons. ran: launches that were run. sticky: the code of a launch that was refused, which
-    calls of the runtime return until the program has read it. doubt: why the last call was refused that prepares work."""
+    """The refusals of a process by their reasons.
+
+    ran: launches that were run.
+    sticky: the code of a refused launch, which calls of the runtime return until the program has read it.
+    doubt: why the last call was refused that prepares work.
+    """
 
     refused: dict[str, Refusal] = field(default_factory=dict)
     ran: int = 0
@@ -67,9 +76,9 @@ class Register:
         """`1 of 3 launches was not run: why`; "" where the program knows of all that was refused."""
         rows = [r for r in self.refused.values() if r.open]
         launches, calls = sum(r.launches for r in rows), sum(r.calls for r in rows)
-        whole = launches + self.ran
-        heads = [f"{launches:,} of {whole:,} launch{'es' * (whole != 1)} {_were(launches)} not run"] if launches else []
-        heads += [f"{calls:,} call{'s' * (calls != 1)} {_were(calls)} refused"] if calls else []
+        were = "was" if launches == 1 else "were"
+        heads = [f"{launches:,} of {number(launches + self.ran, 'launch', 'es')} {were} not run"] if launches else []
+        heads += [f"{number(calls, 'call')} {'was' if calls == 1 else 'were'} refused"] if calls else []
         more = [f"{len(rows) - _TOLD} more reasons"] * (len(rows) > _TOLD)
         return f"{' and '.join(heads)}: {'; '.join([*(r.why for r in rows[:_TOLD]), *more])}" if rows else ""
 
@@ -79,8 +88,9 @@ class Register:
         self.doubt = ""
 
 
-def _were(count: int) -> str:
-    return "was" if count == 1 else "were"
+def number(count: int, word: str, plural: str = "s") -> str:
+    """A count with its word: `1 launch`, `2 launches`."""
+    return f"{count:,} {word}{plural * (count != 1)}"
 
 
 register = Register()

@@ -51,8 +51,8 @@ class ReportRequest:
 
 
 def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) -> int:
-    """Run a program. Returns its exit code; where that is 0: 1 if it differs from a record, 3 if something was found, 4 if work was
-    refused and the program did not see it."""
+    """Run a program. Returns its exit code; where that is 0: 1 if it differs from a record, 3 for findings, 4 for work that was
+    refused and that the program did not ask about."""
     words, environment = command(program, environment)
     with tempfile.TemporaryDirectory(prefix="mmulator-") as folder:
         found, told = Path(folder, "findings.jsonl"), Path(folder, "launches.jsonl")

@@ -26,12 +26,12 @@ if TYPE_CHECKING:  # the machine is imported when a program has memory, or a ker
 
 GATHERED = "MMULATOR_FINDINGS"  # names the file of a process that waits for this one (gathered.py)
 Listener: TypeAlias = "Callable[[Report], object]"
-Reader: TypeAlias = "Callable[[str, tuple[Finding, ...], MmulatorError | None], object]"
+Reader: TypeAlias = "Callable[[str, tuple[Finding, ...], MmulatorError | None, Report | None], object]"
 
 
 class Driver:
     """A device with its memory. listeners: are called with the report of each launch. readers: with the kernel's name and the
-    findings of each sanitized launch, and the error that it ended in."""
+    findings of each sanitized launch, the error that it ended in, and else its report."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings.from_environment()
@@ -157,6 +157,7 @@ class Driver:
         except MmulatorError as error:
             if isinstance(error, ExecutionFault) and error.asserted:
                 print(*error.asserted, sep="\n", file=sys.stderr, flush=True)
+            register.ran += isinstance(error, ExecutionFault)
             if settings.sanitize and not isinstance(error, UnsupportedError):
                 self._tell(function, error.findings, error)
             raise
@@ -174,14 +175,16 @@ class Driver:
             listener(done)
         if settings.sanitize:
             wrong = undefined(done.findings) if settings.sanitize == RAISE else None
-            self._tell(function, done.findings, wrong)
+            self._tell(function, done.findings, wrong, done)
             if wrong is not None:
                 raise wrong
         return done
 
-    def _tell(self, function: Function, findings: tuple[Finding, ...], error: MmulatorError | None) -> None:
+    def _tell(
+        self, function: Function, findings: tuple[Finding, ...], error: MmulatorError | None, done: Report | None = None
+    ) -> None:  # fmt: skip
         for reader in self.readers:
-            reader(function.name, findings, error)
+            reader(function.name, findings, error, done)
 
 
 _current: list[Driver] = []

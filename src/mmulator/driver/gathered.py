@@ -15,7 +15,7 @@ from typing import Any
 from mmulator import files
 from mmulator.demangle import demangle
 from mmulator.driver.driver import GATHERED
-from mmulator.errors import LaunchError, MmulatorError
+from mmulator.errors import LaunchError
 from mmulator.findings import Finding, group_key, grouped
 from mmulator.refusals import Refusal
 from mmulator.sarif import results
@@ -38,7 +38,7 @@ class Gathering:
     def __init__(self, path: str) -> None:
         self.path, self.seen, self.process = path, set[str](), os.getpid()
 
-    def __call__(self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None) -> None:
+    def __call__(self, kernel: str, findings: tuple[Finding, ...], *_: object) -> None:
         self.add(rows_of(findings, demangle(kernel)), 1)
 
     def add(self, rows: Iterable[Row], launches: int) -> None:

@@ -9,14 +9,18 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from typing import TYPE_CHECKING
 
 from mmulator.demangle import demangle
 from mmulator.driver.gathered import VARIABLE, Gathering
 from mmulator.errors import MmulatorError
 from mmulator.findings import WIDTH, Finding, counted, group_key, paragraphs
 from mmulator.names import shorter
-from mmulator.refusals import Refusal, register
+from mmulator.refusals import Refusal, number, register
 from mmulator.sarif import Baseline
+
+if TYPE_CHECKING:
+    from mmulator.host.report import Report
 
 _NAME = 160  # characters of a kernel's name
 
@@ -30,19 +34,30 @@ def launched() -> str:
 
 
 class Told:
-    """Paragraphs on standard error, and what it comes to as the process ends. launches: that were looked at."""
+    """Paragraphs on standard error, and what it comes to as the process ends.
+
+    launches: that were looked at.
+    cut: of them not as a whole.
+    held: notes that were not asked for.
+    """
 
     def __init__(self, known: Baseline | None = None) -> None:
         self.known = known
-        self.launches, self.process, self.lock = 0, os.getpid(), threading.Lock()
+        self.launches, self.cut, self.process, self.lock = 0, 0, os.getpid(), threading.Lock()
+        self.held: dict[tuple[str, ...], Finding] = {}
         self.found: dict[tuple[str, ...], Finding] = {}
         atexit.register(self.finish)
 
-    def __call__(self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None) -> None:
+    def __call__(
+        self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None, done: Report | None = None
+    ) -> None:  # fmt: skip
         with self.lock:
             if self.process != os.getpid():  # a forked child's are its own
-                self.launches, self.found, self.process = 0, {}, os.getpid()
+                self.launches, self.cut, self.found, self.held, self.process = 0, 0, {}, {}, os.getpid()
             self.launches += 1
+            if done is not None:
+                self.cut += bool(done.refused)
+                self.held |= {(kernel, *group_key(f)): f for f in done.held}
             new = [f for f in findings if (kernel, *group_key(f)) not in self.found]
             new = new if self.known is None else self.known.new(new)
             self.found |= {(kernel, *group_key(f)): f for f in reversed(new)}
@@ -52,8 +67,10 @@ class Told:
 
     def finish(self) -> None:
         if self.launches and self.process == os.getpid():
-            lacks = f"; {line}" if (line := register.line()) else ""
-            say(f"mmulator: {counted([*self.found.values()])}, in {self.launches:,} launch{'es' * (self.launches != 1)}{lacks}")
+            held = f"{number(len(self.held), 'note')}: --strict" if self.held else ""
+            cut = f"{number(self.cut, 'launch', 'es')} not looked at as a whole: findings had no room" if self.cut else ""
+            head = f"{counted([*self.found.values()])}, in {number(self.launches, 'launch', 'es')}"
+            say("mmulator: " + "; ".join(part for part in (head, held, cut, register.line()) if part))
 
 
 def say(text: str) -> None:

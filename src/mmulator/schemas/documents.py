@@ -86,7 +86,7 @@ PROFILE = versioned("profile", record(
 _STORE = record("whole: argument line bits", "wholes: index block thread", "text: instruction file source", "any: value")
 REPORT = versioned("report", record(
     "text: kernel device output", "wholes: grid block cluster", "whole: shared seed threads macs", "flag: cached",
-    "texts: notes", instructions=by_name(WHOLE), seconds=record("number: parse compile run"), stores=many(_STORE),
+    "texts: notes refused", instructions=by_name(WHOLE), seconds=record("number: parse compile run"), stores=many(_STORE),
     why=many(CAUSE), findings=optional(many(_FINDING)), profile=optional(PROFILE),
     process=optional(WHOLE), launch=optional(WHOLE), finished=optional(NUMBER), name=optional(TEXT),
 ))  # fmt: skip

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple, Protocol
 
 from mmulator.doors.libcuda import launches, memory
 from mmulator.doors.libcuda.abi import api, get
-from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.memory import DEVICE, HOST, on_stream
 from mmulator.driver import Allocation
-from mmulator.errors import LaunchError, UnsupportedError
+from mmulator.errors import UnsupportedError
 
 UNIFIED = 4  # CUmemorytype: the address says whose memory it is
 Extent = tuple[int, int, int]
