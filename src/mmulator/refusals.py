@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+GATHERED = "MMULATOR_FINDINGS"  # names the file of a process that waits for this one (driver/gathered.py)
 _MOST, _TOLD = 256, 3  # reasons that are kept; reasons in a line
 _OTHERS = "other reasons"
 
 
 @dataclass
-class Refusal:
+class RefusedWork:
     """A reason.
 
     launches: that were not run for it.
@@ -45,17 +46,18 @@ class Register:
     doubt: why the last call was refused that prepares work.
     """
 
-    refused: dict[str, Refusal] = field(default_factory=dict)
+    refused: dict[str, RefusedWork] = field(default_factory=dict)
     ran: int = 0
     sticky: int = 0
     doubt: str = ""
 
-    def enter(self, why: str) -> Refusal:
+    def enter(self, why: str) -> RefusedWork:
         """The entry of a reason."""
-        known = self.refused.get(why)
-        return known or self.refused.setdefault(why if len(self.refused) < _MOST else _OTHERS, Refusal(why))
+        if why not in self.refused:
+            why = why if len(self.refused) < _MOST else _OTHERS
+        return self.refused.setdefault(why, RefusedWork(why))
 
-    def work(self, why: str, code: int, launch: bool) -> Refusal:
+    def work(self, why: str, code: int, launch: bool) -> RefusedWork:
         """Count work that was not done, and whose code the program may pass over."""
         found = self.enter(why)
         found.launches, found.calls = found.launches + launch, found.calls + (not launch)
@@ -63,7 +65,7 @@ class Register:
         self.sticky = code if launch else self.sticky
         return found
 
-    def read(self, code: int | None = None) -> list[Refusal]:
+    def read(self, code: int | None = None) -> list[RefusedWork]:
         """The program has read an error: the open refusals of this code, or all, which it knows of from now on."""
         found = [r for r in self.refused.values() if r.open and code in (None, r.code)]
         for refusal in found:

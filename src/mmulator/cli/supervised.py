@@ -22,9 +22,10 @@ from mmulator.cli.findings import FOUND, REFUSED, write_log
 from mmulator.cli.output import print_json
 from mmulator.cli.program import command
 from mmulator.driver import profiled, traced
-from mmulator.driver.gathered import VARIABLE, Row, read
+from mmulator.driver.gathered import Row, read
 from mmulator.driver.profiled import VARIABLE as PROFILES
 from mmulator.driver.recorded import VARIABLE as REPLAYED
+from mmulator.refusals import GATHERED
 from mmulator.sarif import Baseline, log
 
 SUPERVISOR = "MMULATOR_SUPERVISOR"  # the process that waits for the program, which shall not outlive it
@@ -59,7 +60,7 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
         lines = Path(folder, "profiles.jsonl")
         differs = Path(folder, "replayed")
         more = {REPLAYED: str(differs)}
-        more |= {VARIABLE: str(found), PROFILES: str(lines), traced.VARIABLE: folder, SUPERVISOR: str(os.getpid())}
+        more |= {GATHERED: str(found), PROFILES: str(lines), traced.VARIABLE: folder, SUPERVISOR: str(os.getpid())}
         if wanted.json and "MMULATOR_REPORT" not in environment:
             more["MMULATOR_REPORT"] = str(told)
         status = _wait(words, {**environment, **more}, wanted.json)

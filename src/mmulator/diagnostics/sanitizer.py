@@ -157,11 +157,11 @@ class Sanitizer(Observer):
 
     @property
     def held(self) -> tuple[Finding, ...]:
-        """Findings of severity note that were not asked for."""
+        """Findings of severity note that this launch does not tell."""
         return tuple(f for f in self._all() if f.severity == Severity.NOTE and not self._tells(f))
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """What had no room, so that the launch was not looked at as a whole."""
+        """Sentences about findings and orders that had no room: the launch was not looked at as a whole."""
         found = ((int(self.state[field][0]), what, so) for field, (what, so) in LOST.items())
         return tuple(f"{n} {what} had no room{so}" for n, what, so in found if n)

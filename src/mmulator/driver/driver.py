@@ -13,7 +13,7 @@ from mmulator.driver.chips import DeviceProperties, chip
 from mmulator.driver.streams import Stream
 from mmulator.errors import ExecutionFault, MmulatorError, UnsupportedError, undefined
 from mmulator.lazy import cached_property
-from mmulator.refusals import register
+from mmulator.refusals import GATHERED, register
 from mmulator.settings import RAISE, Settings, check_variables
 
 if TYPE_CHECKING:  # the machine is imported when a program has memory, or a kernel
@@ -24,14 +24,13 @@ if TYPE_CHECKING:  # the machine is imported when a program has memory, or a ker
     from mmulator.launch.regions import Region
     from mmulator.launch.shape import Extent, LaunchShape
 
-GATHERED = "MMULATOR_FINDINGS"  # names the file of a process that waits for this one (gathered.py)
 Listener: TypeAlias = "Callable[[Report], object]"
-Reader: TypeAlias = "Callable[[str, tuple[Finding, ...], MmulatorError | None, Report | None], object]"
+Reader: TypeAlias = "Callable[[str, tuple[Finding, ...], MmulatorError | None], object]"
 
 
 class Driver:
     """A device with its memory. listeners: are called with the report of each launch. readers: with the kernel's name and the
-    findings of each sanitized launch, the error that it ended in, and else its report."""
+    findings of each sanitized launch, and the error that it ended in."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings.from_environment()
@@ -66,6 +65,7 @@ class Driver:
             from mmulator.driver import told
 
             self.readers.append(told.reader())
+            self.listeners.append(told.reader().heard)
             gathering = told.gathering()
             if gathering is not None:
                 self.readers.append(gathering)
@@ -175,16 +175,14 @@ class Driver:
             listener(done)
         if settings.sanitize:
             wrong = undefined(done.findings) if settings.sanitize == RAISE else None
-            self._tell(function, done.findings, wrong, done)
+            self._tell(function, done.findings, wrong)
             if wrong is not None:
                 raise wrong
         return done
 
-    def _tell(
-        self, function: Function, findings: tuple[Finding, ...], error: MmulatorError | None, done: Report | None = None
-    ) -> None:  # fmt: skip
+    def _tell(self, function: Function, findings: tuple[Finding, ...], error: MmulatorError | None) -> None:
         for reader in self.readers:
-            reader(function.name, findings, error, done)
+            reader(function.name, findings, error)
 
 
 _current: list[Driver] = []

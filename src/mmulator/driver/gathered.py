@@ -14,13 +14,11 @@ from typing import Any
 
 from mmulator import files
 from mmulator.demangle import demangle
-from mmulator.driver.driver import GATHERED
-from mmulator.errors import LaunchError
+from mmulator.errors import LaunchError, MmulatorError
 from mmulator.findings import Finding, group_key, grouped
-from mmulator.refusals import Refusal
+from mmulator.refusals import GATHERED, RefusedWork
 from mmulator.sarif import results
 
-VARIABLE = GATHERED
 Row = dict[str, Any]
 
 
@@ -38,7 +36,7 @@ class Gathering:
     def __init__(self, path: str) -> None:
         self.path, self.seen, self.process = path, set[str](), os.getpid()
 
-    def __call__(self, kernel: str, findings: tuple[Finding, ...], *_: object) -> None:
+    def __call__(self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None) -> None:
         self.add(rows_of(findings, demangle(kernel)), 1)
 
     def add(self, rows: Iterable[Row], launches: int) -> None:
@@ -51,7 +49,7 @@ class Gathering:
                 new.append(row)
         self._append([{"launches": launches}, *new])
 
-    def refused(self, refusals: Iterable[Refusal]) -> None:
+    def refused(self, refusals: Iterable[RefusedWork]) -> None:
         """Add what is known of refusals; the last row of a process about a reason counts."""
         self._append([{"process": os.getpid(), "refused": refusal.as_dict()} for refusal in refusals])
 

@@ -12,11 +12,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from mmulator.demangle import demangle
-from mmulator.driver.gathered import VARIABLE, Gathering
+from mmulator.driver.gathered import Gathering
 from mmulator.errors import MmulatorError
 from mmulator.findings import WIDTH, Finding, counted, group_key, paragraphs
 from mmulator.names import shorter
-from mmulator.refusals import Refusal, number, register
+from mmulator.refusals import GATHERED, RefusedWork, number, register
 from mmulator.sarif import Baseline
 
 if TYPE_CHECKING:
@@ -48,16 +48,17 @@ class Told:
         self.found: dict[tuple[str, ...], Finding] = {}
         atexit.register(self.finish)
 
-    def __call__(
-        self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None, done: Report | None = None
-    ) -> None:  # fmt: skip
+    def heard(self, report: Report) -> None:
+        """Count what is not told of a launch."""
+        with self.lock:
+            self.cut += bool(report.refused)
+            self.held |= {(report.kernel, *group_key(f)): f for f in report.held}
+
+    def __call__(self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None) -> None:
         with self.lock:
             if self.process != os.getpid():  # a forked child's are its own
                 self.launches, self.cut, self.found, self.held, self.process = 0, 0, {}, {}, os.getpid()
             self.launches += 1
-            if done is not None:
-                self.cut += bool(done.refused)
-                self.held |= {(kernel, *group_key(f)): f for f in done.held}
             new = [f for f in findings if (kernel, *group_key(f)) not in self.found]
             new = new if self.known is None else self.known.new(new)
             self.found |= {(kernel, *group_key(f)): f for f in reversed(new)}
@@ -81,7 +82,7 @@ def say(text: str) -> None:
             sys.stderr.flush()
 
 
-def pass_on(*refusals: Refusal) -> None:
+def pass_on(*refusals: RefusedWork) -> None:
     """Tell the process that waits for the program what is known of refusals; of all if none is named."""
     if (file := gathering()) is not None:
         file.refused(refusals or register.refused.values())
@@ -109,5 +110,5 @@ def baseline() -> Baseline | None:
 @cache
 def gathering() -> Gathering | None:
     """The file to which this process adds its findings; None if nobody reads them."""
-    path = os.environ.get(VARIABLE)
+    path = os.environ.get(GATHERED)
     return Gathering(path) if path else None

@@ -189,7 +189,7 @@ class Executable(Named):
 
     def __init__(self, graph: Graph, flags: int) -> None:
         if flags & DEVICE_LAUNCH:
-            raise UnsupportedError("a graph that kernels launch", hint="the program can launch it")
+            raise UnsupportedError("graphs that kernels launch are not modelled", hint="the program can launch it")
         for inner in (graph, *(n.work.graph for n in graph.every() if isinstance(n.work, Child))):
             inner.order()
         if graph.instances and graph.allocates:

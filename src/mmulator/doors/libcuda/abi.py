@@ -137,9 +137,10 @@ def counted(name: str, error: BaseException | None, code: int) -> int:
     said = error.message if isinstance(error, MmulatorError) else f"{type(error).__name__}: {error}"
     if WORK.match(name):
         launch = "Launch" in name
-        own = register.doubt if launch and code == Code.INVALID_HANDLE else ""  # what there is no handle of may have been refused
-        if why := own if error is None or isinstance(error, _OWN) else said:
-            leaving.opened(register.work(why, code, launch))
+        if error is None:  # no such kernel, or no such graph: to make it may have been refused
+            said = register.doubt if launch else ""
+        if said and not isinstance(error, _OWN):
+            leaving.opened(register.work(said, code, launch))
     elif isinstance(error, UnsupportedError):
         register.doubt = said
     return code

@@ -14,8 +14,7 @@ from mmulator.codegen.lang import native
 from mmulator.codegen.types import i32, u64, void
 from mmulator.doors.library.boot import call
 from mmulator.driver import told
-from mmulator.driver.gathered import VARIABLE
-from mmulator.refusals import Refusal, register
+from mmulator.refusals import GATHERED, RefusedWork, register
 
 REFUSED = 4  # exit code
 _libc = ctypes.CDLL(None)
@@ -23,13 +22,13 @@ _prepared: list[int] = []  # the address of `leave`, from the first refusal on
 
 
 @native
-def leave(status: i32, function: u64) -> void:
+def leave(status: i32, function: u64) -> None:
     """Call exit(4), `function`, where a process ends with 0: functions of atexit(3) that are left run then."""
     if status == 0:
         call(function, void, i32(REFUSED))
 
 
-def opened(refusal: Refusal) -> None:
+def opened(refusal: RefusedWork) -> None:
     """Work was refused, and the program may pass over its code."""
     if not _prepared:
         _prepared.append(loading.address(leave))  # now: no thread can start when Python ends
@@ -49,5 +48,5 @@ def _end() -> None:
     if not line:
         return
     told.finish_refused(line)
-    if os.environ.get("MMULATOR_EXEC") and not os.environ.get(VARIABLE) and hasattr(_libc, "on_exit"):
+    if os.environ.get("MMULATOR_EXEC") and not os.environ.get(GATHERED) and hasattr(_libc, "on_exit"):
         _libc.on_exit(ctypes.c_void_p(_prepared[0]), _libc.exit)
