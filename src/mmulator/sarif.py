@@ -54,7 +54,7 @@ def results(findings: Iterable[Finding], why: str | None = None) -> list[Result]
 def log(found: Iterable[Result], known: Baseline | None = None, refused: Sequence[Result] = ()) -> Result:
     """A whole SARIF log: results, numbered where they are equal, with their rules and files.
 
-    refused: what was not run, as `RefusedWork.as_dict` has it: a notification each, of a run without success if one is not handled.
+    refused: what was not run, as `RefusedWork.as_dict` has it: a notification each; no success if one is not handled.
     """
     every = [dict(result) for result in found]
     count = Counter[str]()

@@ -1,5 +1,5 @@
-"""Refused work is never green: a program in C (programs/refused_tour.c), one of Python and a suite of tests, each with a launch or a
-copy that is refused, and what they do about it."""
+"""Refused work is never green: a program in C (programs/refused_tour.c), one of Python and a suite of tests with launches and
+copies that are refused, and what they do about it."""
 
 from __future__ import annotations
 
@@ -111,7 +111,10 @@ def test_is_to_fail():
 '''
 
 
-@pytest.mark.parametrize(("words", "code"), [("launch(b'reads')", 4), ("asks()", 0), ("launch(b'reads'); raise SystemExit(7)", 7)])
+OWN = "launch(b'reads'); raise SystemExit(7)"
+
+
+@pytest.mark.parametrize(("words", "code"), [("launch(b'reads')", 4), ("asks()", 0), (OWN, 7)])
 def test_a_program_of_python(tmp_path: Path, words: str, code: int) -> None:
     """What a library of C refuses in Python decides the exit code, too, and functions of atexit run."""
     (tmp_path / "prog.py").write_text(f"{LAUNCH}\nimport atexit\natexit.register(print, 'late')\n{words}\n")

@@ -16,7 +16,7 @@ from mmulator import files
 from mmulator.demangle import demangle
 from mmulator.errors import LaunchError, MmulatorError
 from mmulator.findings import Finding, group_key, grouped
-from mmulator.refusals import GATHERED, RefusedWork
+from mmulator.refusals import RefusedWork
 from mmulator.sarif import results
 
 Row = dict[str, Any]
