@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import mmulator as mm
 from mmulator.doors.library import files
 from tests.support.places import ROOT
 
@@ -121,6 +122,12 @@ def test_a_program_of_python(tmp_path: Path, words: str, code: int) -> None:
     done = run("prog.py", folder=tmp_path)
     assert (done.returncode, done.stdout) == (code, "late\n"), done
     assert (f"1 of 1 launch was not run: {TEX}" in done.stderr) == bool(code)
+
+
+def test_a_verdict(tmp_path: Path) -> None:
+    for words, kind in (("launch(b'reads')", "refused"), ("asks()", "right")):
+        (tmp_path / "prog.py").write_text(f"{LAUNCH}\n{words}\n")
+        assert mm.judge(tmp_path / "prog.py").outcome == kind
 
 
 def test_an_exception_that_was_caught(tmp_path: Path) -> None:
