@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mmulator.jobs.suppressions import Suppression
     from mmulator.sarif import Baseline
 
-FOUND, REFUSED = 3, 4  # exit codes
+FOUND = 3  # exit code
 _COLOURS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "\x1b[1m"}
 _SEVERITY = re.compile(rf": ({'|'.join(_COLOURS)}):(?= |$)")
 

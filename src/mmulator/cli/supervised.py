@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mmulator.cli.findings import FOUND, REFUSED, write_log
+from mmulator.cli.findings import FOUND, write_log
 from mmulator.cli.output import print_json
 from mmulator.cli.program import command
 from mmulator.driver import profiled, traced
 from mmulator.driver.gathered import Row, read
 from mmulator.driver.profiled import VARIABLE as PROFILES
 from mmulator.driver.recorded import VARIABLE as REPLAYED
-from mmulator.refusals import GATHERED
+from mmulator.refusals import GATHERED, REFUSED
 from mmulator.sarif import Baseline, log
 
 SUPERVISOR = "MMULATOR_SUPERVISOR"  # the process that waits for the program, which shall not outlive it

@@ -220,7 +220,7 @@ def errors() -> dict[int, tuple[str, str]]:
 def _last(keep: bool) -> int:
     found = thread.last  # also a fault is told once (seen on an H200), although each later call returns it again
     if found:
-        leaving.read()
+        leaving.read(found)
     if not keep:
         thread.last = rows.SUCCESS
     return found

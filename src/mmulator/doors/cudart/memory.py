@@ -263,7 +263,7 @@ def box(what: int) -> CopyWork:
     for at in (what, what + 64):
         array, x, y, z, pointer, pitch, _, height = (get(at + 8 * n) for n in range(8))
         if array:
-            raise UnsupportedError("a copy from or to a cudaArray", hint="arrays are not modelled")
+            raise UnsupportedError("copies from and to a cudaArray are not modelled")
         ends.append((pointer + (z * height + y) * pitch + x, pitch, height))
     return _box(ends[1], ends[0], get(what + 128), get(what + 136), get(what + 144), get(what + 152, 4))
 

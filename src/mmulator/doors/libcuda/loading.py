@@ -53,7 +53,7 @@ _loaded: list[Loaded] = []
 _asked: list[bool] = []
 _NAMES = 1 << 16  # bytes at the end of a file
 _OF_RUNTIMES = bytes.fromhex("6bd5fb6c5bf4e74a8987d93912fd9df9")  # the name of the table
-STATIC = "mmulator: CUDA's runtime is linked in statically, and does not run here: relink with -cudart shared"
+STATIC = "CUDA's runtime is linked in statically, and does not run here: relink with -cudart shared"
 
 
 def names() -> tuple[list[str], list[str]]:
@@ -219,9 +219,9 @@ def export_table(out: int, which: int) -> None:
     if get_bytes(which, 16) == _OF_RUNTIMES and not _asked:
         file = callers.file()
         _asked.append(True)
-        print(STATIC, file=sys.stderr, flush=True)
+        print(f"mmulator: {STATIC}", file=sys.stderr, flush=True)
         if file is not None and _has_kernels(file):
-            leaving.opened(register.work(STATIC.removeprefix("mmulator: "), Code.NOT_SUPPORTED, False))
+            leaving.opened(register.work(STATIC, Code.NOT_SUPPORTED, False))
     raise unsupported(
         "cuGetExportTable", "tables of the driver that no document describes",
         "CUDA's runtime asks for them where it is linked in statically: link with nvcc -cudart shared",

@@ -17,9 +17,7 @@ _DEEPEST = 128  # frames, most of them Python's
 _NAME = 160  # characters of a function's name
 _LIBRARIES = ("thrust::", "cub::", "cuda::", "std::", "cutlass::", "cute::")  # of templates that launch what a program asks for
 _STUB, _BETWEEN = re.compile(r"__device_stub_(\w+)"), ("cudaLaunch", "cudaError ", "cuda_runtime.h")
-
-
-_OURS = "libffi", "_ctypes", "libpython", "python", "libcuda.so"  # files that lie between a call and its Python function
+_BETWEEN_FILES = "libffi", "_ctypes", "libpython", "python", "libcuda.so"  # of a call and its Python function
 
 
 class _Info(ctypes.Structure):
@@ -49,7 +47,7 @@ def file() -> Path | None:
         info = _Info()
         if libc.dladdr(ctypes.c_void_p(frame), ctypes.byref(info)) and info.file:
             found = Path(info.file.decode())
-            if not found.name.startswith(_OURS):
+            if not found.name.startswith(_BETWEEN_FILES):
                 return found
     return None
 

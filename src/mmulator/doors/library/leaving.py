@@ -14,9 +14,8 @@ from mmulator.codegen.lang import native
 from mmulator.codegen.types import i32, u64, void
 from mmulator.doors.library.boot import call
 from mmulator.driver import told
-from mmulator.refusals import GATHERED, RefusedWork, register
+from mmulator.refusals import GATHERED, REFUSED, RefusedWork, register
 
-REFUSED = 4  # exit code
 _libc = ctypes.CDLL(None)
 _prepared: list[int] = []  # the address of `leave`, from the first refusal on
 
