@@ -13,6 +13,8 @@ import pytest
 
 import mmulator as mm
 from mmulator.doors.library import files
+from mmulator.errors import UnsupportedError
+from mmulator.toolkit.nvcc import find_nvcc
 from tests.support.places import ROOT
 
 CC = shutil.which("cc")
@@ -69,6 +71,35 @@ def test_reports(tour: Path, tmp_path: Path) -> None:
         told = json.loads(done.stdout)
         assert (done.returncode, told["ok"], told["exit_code"]) == (code, handled, 0)
         assert [(r["why"], r["handled"]) for r in told["refused"]] == [(TEX, handled)]
+
+
+KERNEL = """
+#include <cstdio>
+__global__ void k(int *p) { *p = 7; }
+int main() {
+    int *d, h = 999;
+    cudaMalloc(&d, 4); k<<<1, 1>>>(d); cudaMemcpy(&h, d, 4, cudaMemcpyDeviceToHost); printf("%d\\n", h);
+}
+"""
+BUILT = {
+    "-arch=sm_90 -cudart static": "1 call was refused: CUDA's runtime is linked in statically, and does not run here: "
+    "relink with -cudart shared",
+    "-gencode arch=compute_90,code=sm_90 -cudart shared": "1 of 1 launch was not run: the fat binary has no PTX that runs on "
+    "sm_90, but machine code for sm_90",
+}
+
+
+@here
+@pytest.mark.parametrize("flags", BUILT)
+def test_a_program_that_cannot_run_here(tmp_path: Path, flags: str) -> None:
+    try:
+        nvcc = find_nvcc()
+    except UnsupportedError:
+        pytest.skip("needs nvcc")
+    (tmp_path / "k.cu").write_text(KERNEL)
+    subprocess.run([str(nvcc), *flags.split(), "k.cu", "-o", "k"], cwd=tmp_path, check=True)
+    done = run("./k", folder=tmp_path)
+    assert (done.stdout, done.returncode, done.stderr.splitlines()[-1]) == ("999\n", 4, f"mmulator: {BUILT[flags]}")
 
 
 LAUNCH = '''
@@ -145,8 +176,11 @@ except UnsupportedError:
 
 def test_a_test_in_which_work_was_refused_fails(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS)
-    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py", folder=tmp_path)
+    words = "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"
+    done = run(*words, "--mmulator=sm_90", "--mmulator-sarif", "found.sarif", folder=tmp_path)
+    (invocation,) = json.loads((tmp_path / "found.sarif").read_text())["runs"][0]["invocations"]
+    assert {n["message"]["text"] for n in invocation["toolExecutionNotifications"]} == {TEX}
     assert done.returncode == 1 and "1 failed, 2 passed, 1 xfailed" in done.stdout, done.stdout
     assert f"1 of 2 launches was not run: {TEX}\n\na test that expects this asks for the error" in done.stdout
-    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py", "-k", "fail or asks", folder=tmp_path)
+    done = run(*words, "-k", "fail or asks", folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

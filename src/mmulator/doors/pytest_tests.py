@@ -282,7 +282,7 @@ class Tests:
 
             write_page(Path(self.option.mmulator_why_to), self.pages, "failing tests")
         if self.option.mmulator_sarif is not None:
-            data = log((row["result"] for row in self.findings.rows.values()), self.known)
+            data = log((row["result"] for row in self.findings.rows.values()), self.known, self.findings.refused)
             write(self.option.mmulator_sarif, json.dumps(data, indent=1) + "\n")
         if self.option.mmulator_sanitize and not self.findings.launches:
             terminalreporter.write_line("sanitizer: no launches; those of mmulator.Module take sanitize=True themselves")
@@ -345,6 +345,7 @@ class Tests:
         and the test does not know.
         """
         if line := register.line():
+            self.findings.refused += [work.as_dict() for work in register.refused.values() if work.open]
             told.pass_on(*register.read())
             pytest.fail(f"{line}\n\n{_UNREAD}", pytrace=False)
         new = self.new(self.this.findings)
