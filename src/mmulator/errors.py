@@ -131,6 +131,14 @@ class UnsupportedError(MmulatorError):
 
     kind = "unsupported"
 
+    def __init__(
+        self, message: str, *, span: Span | None = None, rule: str | None = None, hint: str | None = None
+    ) -> None:
+        from mmulator.refusals import register
+
+        super().__init__(message, span=span, rule=rule, hint=hint)
+        register.enter(message)
+
 
 class OperandError(MmulatorError, ValueError):
     """An array or value given to an instruction has the wrong shape, dtype or value."""

@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from mmulator.location import ASM, printable
+from mmulator.refusals import number
 from mmulator.rules import RULES, Severity
 from mmulator.rules.words import between, in_words, language
 
@@ -174,7 +175,7 @@ def counted(findings: Sequence[Finding]) -> str:
     """`3 findings (2 errors, 1 warning), of 2 rules`: as many as are told, each for all the PTX that its lines became."""
     groups = grouped(findings)
     kinds = len({group[0].about.kind for group in groups})
-    return by_severity([group[0].severity for group in groups]) + (f", of {_number(kinds, 'rule')}" if findings else "")
+    return by_severity([group[0].severity for group in groups]) + (f", of {number(kinds, 'rule')}" if findings else "")
 
 
 def places(findings: Iterable[Finding]) -> dict[str, int]:
@@ -189,17 +190,13 @@ def at_places(rule: str, count: int) -> str:
     """A rule with its number of places: `proxy-fence-missing-copy: wgmma reads what cp.async copied, with no fence.proxy.async,
     at 4 places`
     """
-    return f"{rule}: {RULES[rule].title}, at {_number(count, 'place')}"
+    return f"{rule}: {RULES[rule].title}, at {number(count, 'place')}"
 
 
 def by_severity(severities: Sequence[str]) -> str:
     """Counts of severities: `3 findings (2 errors, 1 warning)`, or `no findings`."""
-    kinds = [_number(n, word) for word in _SEVERITIES if (n := severities.count(word))]
-    return f"{_number(len(severities), 'finding')} ({', '.join(kinds)})" if kinds else "no findings"
-
-
-def _number(count: int, word: str) -> str:
-    return f"{count:,} {word}{'s' * (count != 1)}"
+    kinds = [number(n, word) for word in _SEVERITIES if (n := severities.count(word))]
+    return f"{number(len(severities), 'finding')} ({', '.join(kinds)})" if kinds else "no findings"
 
 
 # text ---------------------------------------------------------------------------------------------------------------
@@ -253,12 +250,12 @@ def paragraphs(findings: Iterable[Finding], width: int | None, runs: int = 1, mo
     for group in groups[:most]:
         yield paragraph(group, width, runs)
     if left := [f for group in groups[most:] for f in group]:
-        rules = _few([f"{rule} at {_number(n, 'place')}" for rule, n in places(left).items()])
-        yield _fold(f"and {_number(len(grouped(left)), 'finding')} more: {rules}", width, 2)
+        rules = _few([f"{rule} at {number(n, 'place')}" for rule, n in places(left).items()])
+        yield _fold(f"and {number(len(grouped(left)), 'finding')} more: {rules}", width, 2)
 
 
 def _few(words: Sequence[str]) -> str:
-    return ", ".join(words[:_OTHERS]) + (f" and {_number(len(words) - _OTHERS, 'rule')} more" if len(words) > _OTHERS else "")
+    return ", ".join(words[:_OTHERS]) + (f" and {number(len(words) - _OTHERS, 'rule')} more" if len(words) > _OTHERS else "")
 
 
 def _lines(locations: Sequence[str]) -> str:

@@ -51,8 +51,11 @@ def results(findings: Iterable[Finding], why: str | None = None) -> list[Result]
     return found
 
 
-def log(found: Iterable[Result], known: Baseline | None = None) -> Result:
-    """A whole SARIF log: results, numbered where they are equal, with their rules and files."""
+def log(found: Iterable[Result], known: Baseline | None = None, refused: Sequence[Result] = ()) -> Result:
+    """A whole SARIF log: results, numbered where they are equal, with their rules and files.
+
+    refused: what was not run, as `RefusedWork.as_dict` has it: a notification each; no success if one is not handled.
+    """
     every = [dict(result) for result in found]
     count = Counter[str]()
     for result in every:
@@ -78,6 +81,12 @@ def log(found: Iterable[Result], known: Baseline | None = None) -> Result:
                 "rules": [_rule(RULES[name]) for name in names],
             }},
             "columnKind": "unicodeCodePoints", "artifacts": artifacts, "results": every,
+            **({"invocations": [{
+                "executionSuccessful": all(r["handled"] for r in refused),
+                "toolExecutionNotifications": [
+                    {"level": "note" if r["handled"] else "error", "message": {"text": r["why"]}} for r in refused
+                ],
+            }]} if refused else {}),
         }],
     }  # fmt: skip
 

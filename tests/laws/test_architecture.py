@@ -15,7 +15,7 @@ from tests.support import places, rows, sources, vectors
 ROOT = places.ROOT / "src" / "mmulator"
 # Each layer imports only layers before it; names in one tuple do not know each other.
 ORDER: tuple[tuple[str, ...], ...] = (
-    ("lazy", "classes"), ("schemas",), ("floating",), ("location",), ("source",), ("rules",), ("findings",),
+    ("lazy", "classes", "refusals"), ("schemas",), ("floating",), ("location",), ("source",), ("rules",), ("findings",),
     ("errors",), ("files", "sarif"),
     ("interop", "hosts", "demangle", "digests", "tables"), ("distance", "names"), ("codegen",), ("isa",),
     ("numerics", "layouts"),

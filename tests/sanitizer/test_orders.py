@@ -25,6 +25,7 @@ def clean(file: Path, **more: object) -> list[str]:
     result = breaches.launch(file, **more)
     assert not isinstance(result, mm.errors.ExecutionFault), result
     assert not result.findings, "\n".join(map(str, result.findings))
+    assert [note for note in result.notes if NO_ROOM in note] == [f"sanitizer: {said}" for said in result.refused]
     return result.notes
 
 

@@ -20,6 +20,7 @@ QUICK_CASES = {
     "driver/test_captured.py::test_a_program_of*": 0, "laws/test_runtime_signatures.py*": 0,
     # programs and commands in processes of their own
     "doors/test_cudart.py*": 0, "doors/test_virtual.py*": 0, "doors/test_graphs.py*": 0, "doors/test_libraries.py*": 0,
+    "doors/test_refused.py*": 0,
     "record/test_asked.py*": 0, "codegen/test_cpus.py*": 0, "tools/test_fuzz*": 0, "tools/test_aarch64.py*": 0,
     "tools/test_alone.py*": 0, "codegen/test_better.py*": 0,
     "debug/test_terminal.py*": 0, "debug/dap/test_client.py*": 0, "explore/test_browser.py*": 0,

@@ -26,8 +26,9 @@ def exec(
     exit code, tracebacks. Options of mmulator come before the program; what is behind it is the program's own. Processes that
     the program starts run like this, too.
 
-    With --sanitize the exit code is 3 where the program ends with 0 and undefined behaviour was found in it, or in a process that
-    it started.
+    The exit code is the program's. Where that is 0, it is 3 if --sanitize found undefined behaviour in the program, or in a
+    process that it started; else 4 if a launch, a copy or another piece of work was refused and the program did not ask for the
+    error. The last line says so.
 
     Examples:
         mmulator exec train.py --epochs 1

@@ -22,9 +22,10 @@ from mmulator.cli.findings import FOUND, write_log
 from mmulator.cli.output import print_json
 from mmulator.cli.program import command
 from mmulator.driver import profiled, traced
-from mmulator.driver.gathered import VARIABLE, Row, read
+from mmulator.driver.gathered import Row, read
 from mmulator.driver.profiled import VARIABLE as PROFILES
 from mmulator.driver.recorded import VARIABLE as REPLAYED
+from mmulator.refusals import GATHERED, REFUSED
 from mmulator.sarif import Baseline, log
 
 SUPERVISOR = "MMULATOR_SUPERVISOR"  # the process that waits for the program, which shall not outlive it
@@ -51,18 +52,19 @@ class ReportRequest:
 
 
 def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) -> int:
-    """Run a program. Returns its exit code; where that is 0, 3 if something was found, 1 if it differs from a record."""
+    """Run a program. Returns its exit code; where that is 0: 1 if it differs from a record, 3 for findings, 4 for work that was
+    refused and that the program did not ask about."""
     words, environment = command(program, environment)
     with tempfile.TemporaryDirectory(prefix="mmulator-") as folder:
         found, told = Path(folder, "findings.jsonl"), Path(folder, "launches.jsonl")
         lines = Path(folder, "profiles.jsonl")
         differs = Path(folder, "replayed")
         more = {REPLAYED: str(differs)}
-        more |= {VARIABLE: str(found), PROFILES: str(lines), traced.VARIABLE: folder, SUPERVISOR: str(os.getpid())}
+        more |= {GATHERED: str(found), PROFILES: str(lines), traced.VARIABLE: folder, SUPERVISOR: str(os.getpid())}
         if wanted.json and "MMULATOR_REPORT" not in environment:
             more["MMULATOR_REPORT"] = str(told)
         status = _wait(words, {**environment, **more}, wanted.json)
-        launches, rows = read(found)
+        launches, rows, refused = read(found)
         if trace := environment.get("MMULATOR_TRACE"):
             from mmulator.record.trace import write
 
@@ -70,17 +72,18 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
         other = differs.exists()
         kernels, profiles = _kernels(told), _profiles(lines, environment.get("MMULATOR_PROFILE", ""), wanted.json)
     code = os.waitstatus_to_exitcode(status)
-    data = log((row["result"] for row in rows), wanted.known)
+    data = log((row["result"] for row in rows), wanted.known, refused)
     results = data["runs"][0]["results"]
     new = [r for r in results if r.get("baselineState", "new") == "new"]
     if wanted.sarif is not None:
         write_log(wanted.sarif, data)
-    ended = code or int(other) or (FOUND if any(wanted.strict or r["level"] == "error" for r in new) else 0)
+    found_any = any(wanted.strict or r["level"] == "error" for r in new)
+    ended = code or int(other) or (FOUND if found_any else REFUSED if not all(r["handled"] for r in refused) else 0)
     if wanted.json:
         groups = enumerate(_new(rows, data))
         print_json("exec", {
             "ok": not ended, "exit_code": code, "kernels": kernels, "sanitized_launches": launches,
-            "known": sum(r.get("baselineState") == "unchanged" for r in results),
+            "known": sum(r.get("baselineState") == "unchanged" for r in results), "refused": refused,
             "findings": [f | {"kernel": row["kernel"], "group": n} for n, row in groups for f in row["findings"]],
             **({"profiles": profiles} if profiles else {}),
         })  # fmt: skip

@@ -117,7 +117,7 @@ class Sanitizer(Observer):
         if not self.counts.any():
             grid.observed[MEMORY] = self.tables, self.logs
         if self.counts.any() or any(self.state[field][0] for field in LOST):
-            ran.findings = self.findings()
+            ran.findings, ran.held, ran.refused = self.findings(), self.held, self.lost
             ran.notes.extend(self.notes)
         leave(grid)
 
@@ -152,7 +152,16 @@ class Sanitizer(Observer):
         """Sentences that a reader of the findings should know."""
         from mmulator.findings import at_places, places
 
-        notes = [f"{n} {what} had no room{so}" for field, (what, so) in LOST.items() if (n := int(self.state[field][0]))]
-        quiet = places(f for f in self._all() if f.severity == Severity.NOTE and not self._tells(f))
-        notes += [f'{at_places(rule, n)}; sanitize="strict" tells where' for rule, n in quiet.items()]
-        return [f"sanitizer: {note}" for note in notes]
+        notes = [f'{at_places(rule, n)}; sanitize="strict" tells where' for rule, n in places(self.held).items()]
+        return [f"sanitizer: {note}" for note in (*self.lost, *notes)]
+
+    @property
+    def held(self) -> tuple[Finding, ...]:
+        """Findings of severity note that this launch does not tell."""
+        return tuple(f for f in self._all() if f.severity == Severity.NOTE and not self._tells(f))
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Sentences about findings and orders that had no room: the launch was not looked at as a whole."""
+        found = ((int(self.state[field][0]), what, so) for field, (what, so) in LOST.items())
+        return tuple(f"{n} {what} had no room{so}" for n, what, so in found if n)

@@ -25,10 +25,12 @@ class Findings:
 
     rows: one for findings that are told as one; `result` is the SARIF result.
     launches: number of sanitized launches.
+    refused: work that tests did not handle, as `RefusedWork.as_dict` has it.
     """
 
     rows: dict[tuple[str, ...], dict[str, Any]] = field(default_factory=dict)
     launches: int = 0
+    refused: list[dict[str, Any]] = field(default_factory=list)
 
     def count(self, test: str, launches: int, findings: Sequence[Finding], known: Baseline | None = None) -> None:
         """Add the findings of one test's launches. known: findings of an earlier run, which get no line."""
@@ -47,12 +49,14 @@ class Findings:
         """Add what `as_list` of another process returned."""
         for row in rows:
             self.launches += row.get("launches", 0)
+            self.refused += row.get("refused", ())
             if "key" in row:
                 found = self.rows.setdefault(tuple(row["key"]), {**row, "tests": []})
                 found["tests"] += row["tests"]
 
     def as_list(self) -> list[dict[str, Any]]:
-        return [{"launches": self.launches}, *({**row, "key": list(row["key"])} for row in self.rows.values())]
+        rows = ({**row, "key": list(row["key"])} for row in self.rows.values())
+        return [{"launches": self.launches, "refused": self.refused}, *rows]
 
     def lines(self) -> Iterator[str]:
         """Lines for the end of the run; none without a sanitized launch."""

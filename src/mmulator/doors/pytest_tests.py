@@ -29,6 +29,7 @@ from mmulator.files import write
 from mmulator.findings import WIDTH, Finding, union
 from mmulator.host.report import Report
 from mmulator.isa.chips import as_device
+from mmulator.refusals import register
 from mmulator.sarif import Baseline, log
 from mmulator.settings import REPORT, taken
 from mmulator.tables import element
@@ -36,6 +37,7 @@ from mmulator.tables import element
 # Modules whose frames are left out of tracebacks behind the line that launches.
 _LIBRARIES = ("mmulator", "triton", "torch", "numba", "cupy", "cuda")
 _SHOWN = ("auto", "long", "short", "native")  # styles of a traceback that show the error in full
+_UNREAD = "a test that expects this asks for the error: cudaGetLastError(), or cuGetErrorString of the code"
 LONG, MUCH = 20.0, 0.3  # seconds of a session of which it is told where they went; share of compilers that a cache is worth
 _began = 0.0
 
@@ -280,7 +282,7 @@ class Tests:
 
             write_page(Path(self.option.mmulator_why_to), self.pages, "failing tests")
         if self.option.mmulator_sarif is not None:
-            data = log((row["result"] for row in self.findings.rows.values()), self.known)
+            data = log((row["result"] for row in self.findings.rows.values()), self.known, self.findings.refused)
             write(self.option.mmulator_sarif, json.dumps(data, indent=1) + "\n")
         if self.option.mmulator_sanitize and not self.findings.launches:
             terminalreporter.write_line("sanitizer: no launches; those of mmulator.Module take sanitize=True themselves")
@@ -311,6 +313,9 @@ class Tests:
             self.findings.count(item.nodeid, self.this.looked, self.this.findings, self.known)
             driver.change(before)
             use(driver)  # if the test made one of its own
+            register.read()
+            told.pass_on()
+            register.clear()
 
     def _settings(self, item: pytest.Item, before: Settings) -> Settings:
         option = self.option
@@ -336,7 +341,13 @@ class Tests:
         return self._judged((yield))
 
     def _judged(self, result: object) -> object:
-        """The result of a test's phase. Raises an error if its launches have findings of severity error."""
+        """The result of a test's phase. Raises an error if its launches have findings of severity error, or if work was refused
+        and the test does not know.
+        """
+        if line := register.line():
+            self.findings.refused += [work.as_dict() for work in register.refused.values() if work.open]
+            told.pass_on(*register.read())
+            pytest.fail(f"{line}\n\n{_UNREAD}", pytrace=False)
         new = self.new(self.this.findings)
         wrong = [f for f in new if f.is_error]
         if len(wrong) <= self.this.told:

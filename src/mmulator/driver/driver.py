@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from mmulator.driver import progress
 from mmulator.driver.chips import DeviceProperties, chip
 from mmulator.driver.streams import Stream
-from mmulator.errors import ExecutionFault, MmulatorError, undefined
+from mmulator.errors import ExecutionFault, MmulatorError, UnsupportedError, undefined
 from mmulator.lazy import cached_property
+from mmulator.refusals import GATHERED, register
 from mmulator.settings import RAISE, Settings, check_variables
 
 if TYPE_CHECKING:  # the machine is imported when a program has memory, or a kernel
@@ -52,11 +54,18 @@ class Driver:
             from mmulator.driver import profiled
 
             self.listeners.append(profiled.listener(self.settings.profile))
+        if GATHERED in os.environ:
+            import atexit
+
+            from mmulator.driver import told
+
+            atexit.register(told.pass_on)
         self.readers: list[Reader] = []
         if self.settings.sanitize:
             from mmulator.driver import told
 
             self.readers.append(told.reader())
+            self.listeners.append(told.reader().heard)
             gathering = told.gathering()
             if gathering is not None:
                 self.readers.append(gathering)
@@ -114,8 +123,12 @@ class Driver:
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (memory keeps what was stored until then),
         UnstableResult (the seeds leave other bits), UndefinedBehaviour (with `settings.sanitize` "raise").
         """
-        shape = function.check(grid, block, params, shared, cluster, cooperative)
-        return self.run(function, shape, params, regions, stream, arrays)
+        try:
+            shape = function.check(grid, block, params, shared, cluster, cooperative)
+            return self.run(function, shape, params, regions, stream, arrays)
+        except UnsupportedError as error:
+            register.enter(error.message).launches += 1
+            raise
 
     def run(
         self, function: Function, shape: LaunchShape, params: bytes | bytearray, regions: Sequence[Region] = (),
@@ -144,11 +157,13 @@ class Driver:
         except MmulatorError as error:
             if isinstance(error, ExecutionFault) and error.asserted:
                 print(*error.asserted, sep="\n", file=sys.stderr, flush=True)
-            if settings.sanitize:
+            register.ran += isinstance(error, ExecutionFault)
+            if settings.sanitize and not isinstance(error, UnsupportedError):
                 self._tell(function, error.findings, error)
             raise
         finally:
             self.memory.end(under_way)
+        register.ran += 1
         (stream or self.default_stream).add(done)
         if done.output:
             print(done.output, end="", flush=True)

@@ -16,9 +16,9 @@ from mmulator import files
 from mmulator.demangle import demangle
 from mmulator.errors import LaunchError, MmulatorError
 from mmulator.findings import Finding, group_key, grouped
+from mmulator.refusals import RefusedWork
 from mmulator.sarif import results
 
-VARIABLE = "MMULATOR_FINDINGS"
 Row = dict[str, Any]
 
 
@@ -47,14 +47,19 @@ class Gathering:
             if key not in self.seen:
                 self.seen.add(key)
                 new.append(row)
-        lines = [json.dumps({"launches": launches}), *map(json.dumps, new)]
-        data = "".join(line + "\n" for line in lines).encode()
-        files.append(self.path, data, LaunchError)
+        self._append([{"launches": launches}, *new])
+
+    def refused(self, refusals: Iterable[RefusedWork]) -> None:
+        """Add what is known of refusals; the last row of a process about a reason counts."""
+        self._append([{"process": os.getpid(), "refused": refusal.as_dict()} for refusal in refusals])
+
+    def _append(self, rows: list[Row]) -> None:
+        files.append(self.path, "".join(json.dumps(row) + "\n" for row in rows).encode(), LaunchError)
 
 
-def read(path: str | Path) -> tuple[int, list[Row]]:
-    """Launches that were looked at, and what they have, each once."""
-    launches, found = 0, dict[str, Row]()
+def read(path: str | Path) -> tuple[int, list[Row], list[Row]]:
+    """(launches that were looked at, what they have, each once, what was refused)."""
+    launches, found, refused = 0, dict[str, Row](), dict[tuple[int, str], Row]()
     with suppress(OSError):
         for line in Path(path).read_text(encoding="utf-8").splitlines():
             try:
@@ -64,4 +69,6 @@ def read(path: str | Path) -> tuple[int, list[Row]]:
             launches += row.get("launches", 0)
             if "key" in row:
                 found.setdefault("\0".join(map(str, row["key"])), row)
-    return launches, [*found.values()]
+            if "refused" in row:
+                refused[row["process"], row["refused"]["why"]] = row["refused"]
+    return launches, [*found.values()], [*refused.values()]

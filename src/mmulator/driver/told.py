@@ -9,13 +9,18 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from typing import TYPE_CHECKING
 
 from mmulator.demangle import demangle
-from mmulator.driver.gathered import VARIABLE, Gathering
+from mmulator.driver.gathered import Gathering
 from mmulator.errors import MmulatorError
 from mmulator.findings import WIDTH, Finding, counted, group_key, paragraphs
 from mmulator.names import shorter
+from mmulator.refusals import GATHERED, RefusedWork, number, register
 from mmulator.sarif import Baseline
+
+if TYPE_CHECKING:
+    from mmulator.host.report import Report
 
 _NAME = 160  # characters of a kernel's name
 
@@ -29,18 +34,30 @@ def launched() -> str:
 
 
 class Told:
-    """Paragraphs on standard error, and what it comes to as the process ends. launches: that were looked at."""
+    """Paragraphs on standard error, and what it comes to as the process ends.
+
+    launches: that were looked at.
+    cut: of them not as a whole.
+    held: notes that were not asked for.
+    """
 
     def __init__(self, known: Baseline | None = None) -> None:
         self.known = known
-        self.launches, self.process, self.lock = 0, os.getpid(), threading.Lock()
+        self.launches, self.cut, self.process, self.lock = 0, 0, os.getpid(), threading.Lock()
+        self.held: dict[tuple[str, ...], Finding] = {}
         self.found: dict[tuple[str, ...], Finding] = {}
         atexit.register(self.finish)
+
+    def heard(self, report: Report) -> None:
+        """Count what is not told of a launch."""
+        with self.lock:
+            self.cut += bool(report.refused)
+            self.held |= {(report.kernel, *group_key(f)): f for f in report.held}
 
     def __call__(self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None) -> None:
         with self.lock:
             if self.process != os.getpid():  # a forked child's are its own
-                self.launches, self.found, self.process = 0, {}, os.getpid()
+                self.launches, self.cut, self.found, self.held, self.process = 0, 0, {}, {}, os.getpid()
             self.launches += 1
             new = [f for f in findings if (kernel, *group_key(f)) not in self.found]
             new = new if self.known is None else self.known.new(new)
@@ -51,7 +68,10 @@ class Told:
 
     def finish(self) -> None:
         if self.launches and self.process == os.getpid():
-            say(f"mmulator: {counted([*self.found.values()])}, in {self.launches:,} launch{'es' * (self.launches != 1)}")
+            held = f"{number(len(self.held), 'note')}: --strict" if self.held else ""
+            cut = f"{number(self.cut, 'launch', 'es')} not looked at as a whole: findings had no room" if self.cut else ""
+            head = f"{counted([*self.found.values()])}, in {number(self.launches, 'launch', 'es')}"
+            say("mmulator: " + "; ".join(part for part in (head, held, cut, register.line()) if part))
 
 
 def say(text: str) -> None:
@@ -60,6 +80,18 @@ def say(text: str) -> None:
         if sys.stderr is not None:
             sys.stderr.write(text + "\n")
             sys.stderr.flush()
+
+
+def pass_on(*refusals: RefusedWork) -> None:
+    """Tell the process that waits for the program what is known of refusals; of all if none is named."""
+    if (file := gathering()) is not None:
+        file.refused(refusals or register.refused.values())
+
+
+def finish_refused(line: str) -> None:
+    """Write the last line about work that was refused, unless that of the sanitizer has it."""
+    if not (reader.cache_info().currsize and reader().launches):
+        say(f"mmulator: {line}")
 
 
 @cache
@@ -78,5 +110,5 @@ def baseline() -> Baseline | None:
 @cache
 def gathering() -> Gathering | None:
     """The file to which this process adds its findings; None if nobody reads them."""
-    path = os.environ.get(VARIABLE)
+    path = os.environ.get(GATHERED)
     return Gathering(path) if path else None

@@ -29,7 +29,8 @@ class Report:
     fidelity, such as functions that are not modelled to the bit on this device. output: what the kernel printed.
     stores: to the elements that the launch watched, in order. why: answers about elements that the launch was asked for.
     cluster: blocks of a cluster. findings: rules that the kernel broke, where the launch was sanitized. profile: what each line
-    did, where the launch was profiled.
+    did, where the launch was profiled. held: notes of the sanitizer that were not asked for. refused: what was asked of the
+    launch and not done, and why: findings that had no room.
     """
 
     kernel: str
@@ -50,6 +51,8 @@ class Report:
     cluster: tuple[int, int, int] = (1, 1, 1)
     findings: tuple[Finding, ...] = ()
     profile: LaunchProfile | None = field(default_factory=lambda: None)
+    held: tuple[Finding, ...] = ()
+    refused: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -61,7 +64,8 @@ class Report:
         report.__dict__.update(
             kernel=kernel, device=device, grid=shape.grid, block=shape.block, shared=static_shared + shape.shared,
             seed=seed, threads=ran.threads, cached=ran.cached, notes=ran.notes, output=ran.output, stores=ran.stores,
-            cluster=shape.cluster, _work=ran.work, findings=ran.findings, why=[], counts=ran.profile,
+            cluster=shape.cluster, _work=ran.work, findings=ran.findings, why=[], counts=ran.profile, held=ran.held,
+            refused=ran.refused,
             seconds={"parse": parse_seconds, "compile": compile_seconds, "run": ran.seconds},
         )  # fmt: skip
         return report
@@ -156,6 +160,7 @@ class Report:
             "instructions": self.instructions, "macs": self.macs, "seconds": self.seconds, "cached": self.cached,
             "notes": self.notes, "output": self.output, "stores": [{**asdict(s), "value": s.value.item()} for s in self.stores],
             "findings": [f.as_dict() for f in self.findings], "why": [a.as_dict() for a in self.why],
+            "refused": list(self.refused),
             **({"profile": self.profile.as_dict()} if profile and self.profile else {}),
         })  # fmt: skip
 

@@ -127,6 +127,9 @@ def _of_program(verdict: Verdict, said: Mapping[str, Any], ended: ChildEnd) -> V
         return replace(verdict, outcome=VerdictKind.CRASHED, message=_silent("it", ended))
     if said["exit_code"]:
         return replace(verdict, outcome=VerdictKind.FAILED, message=f"the program ended with exit code {said['exit_code']}")
+    missing = [r["why"] for r in said.get("refused", ()) if not r["handled"]]
+    if missing and not errors:
+        return replace(verdict, outcome=VerdictKind.REFUSED, message=f"the program does not know of refused work: {missing[0]}")
     return _undefined(verdict, errors) if errors else verdict
 
 

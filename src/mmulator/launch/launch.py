@@ -123,6 +123,8 @@ class Ran:
     stores: stores to watched elements (WatchedStore), in order.
     findings: rules that the kernel broke.
     profile: sums for each instruction (record/counts.py), if they were asked for.
+    held: notes of the sanitizer that were not asked for.
+    refused: what was not looked at, and why.
     """
 
     seconds: float
@@ -134,6 +136,8 @@ class Ran:
     stores: list[Any] = field(default_factory=list)
     findings: tuple[Finding, ...] = ()
     profile: Any = None
+    held: tuple[Finding, ...] = ()
+    refused: tuple[str, ...] = ()
 
 
 _made = lru_cache(maxsize=256)(CompileOptions)  # programs launch in the same ways again and again

@@ -86,7 +86,7 @@ PROFILE = versioned("profile", record(
 _STORE = record("whole: argument line bits", "wholes: index block thread", "text: instruction file source", "any: value")
 REPORT = versioned("report", record(
     "text: kernel device output", "wholes: grid block cluster", "whole: shared seed threads macs", "flag: cached",
-    "texts: notes", instructions=by_name(WHOLE), seconds=record("number: parse compile run"), stores=many(_STORE),
+    "texts: notes refused", instructions=by_name(WHOLE), seconds=record("number: parse compile run"), stores=many(_STORE),
     why=many(CAUSE), findings=optional(many(_FINDING)), profile=optional(PROFILE),
     process=optional(WHOLE), launch=optional(WHOLE), finished=optional(NUMBER), name=optional(TEXT),
 ))  # fmt: skip
@@ -114,6 +114,7 @@ RUN = record(
 )  # fmt: skip
 EXEC = record(
     "flag: ok", "whole: exit_code sanitized_launches known", kernels=_KERNEL_RUNS, findings=many(_FINDING),
+    refused=optional(many(record("text: why", "whole: launches calls", "flag: handled"))),
     profiles=optional(many(PROFILE)),
 )  # fmt: skip
 _STOP = record(

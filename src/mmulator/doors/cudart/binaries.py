@@ -45,10 +45,10 @@ class Binary:
             try:
                 self.library = modules.load(self.address)
             except Refused as wrong:
-                self.wrong = RuntimeRefused(wrong.code)  # the reason is told once
+                self.wrong = RuntimeRefused(wrong.code, wrong.why)
                 raise
             except MmulatorError as error:
-                self.wrong = RuntimeRefused(code_of(error) or int(Code.UNKNOWN))
+                self.wrong = RuntimeRefused(code_of(error) or int(Code.UNKNOWN), error)
                 raise
         return self.library
 

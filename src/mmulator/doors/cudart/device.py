@@ -12,6 +12,8 @@ from mmulator.doors.libcuda import device as driver
 from mmulator.doors.libcuda.abi import Refused, c_string, needed, put_bytes, put_int
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import check_device, state
+from mmulator.doors.library import leaving
+from mmulator.refusals import register
 
 # Fields of cudaDeviceProp: name, C type, and the number of CUdevice_attribute that it shows (or several, for an array). Fields
 # without a number are 0 or set by name. CUDA 13 left out what stands in _TWELVE.
@@ -164,7 +166,7 @@ def reset() -> None:
     from mmulator.doors.libcuda import memory
 
     memory.free_all()
-    process.sticky = thread.last = rows.SUCCESS
+    process.sticky = thread.last = register.sticky = rows.SUCCESS
 
 
 @api("cudaDeviceGetStreamPriorityRange", "pp")
@@ -217,6 +219,8 @@ def errors() -> dict[int, tuple[str, str]]:
 
 def _last(keep: bool) -> int:
     found = thread.last  # also a fault is told once (seen on an H200), although each later call returns it again
+    if found:
+        leaving.read(found)
     if not keep:
         thread.last = rows.SUCCESS
     return found

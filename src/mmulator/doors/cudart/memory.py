@@ -11,7 +11,7 @@ from mmulator.doors.libcuda.abi import Refused, get, needed, put, put_int
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.device import device_pool
 from mmulator.doors.libcuda.state import check_device, state
-from mmulator.errors import LaunchError
+from mmulator.errors import LaunchError, UnsupportedError
 
 HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT = range(5)  # cudaMemcpyKind
 _ROW = 512  # bytes to which a line of cudaMallocPitch is rounded up
@@ -263,7 +263,7 @@ def box(what: int) -> CopyWork:
     for at in (what, what + 64):
         array, x, y, z, pointer, pitch, _, height = (get(at + 8 * n) for n in range(8))
         if array:
-            raise Refused(Code.NOT_SUPPORTED, LaunchError("a copy from or to a cudaArray", hint="arrays are not modelled"))
+            raise UnsupportedError("copies from and to a cudaArray are not modelled")
         ends.append((pointer + (z * height + y) * pitch + x, pitch, height))
     return _box(ends[1], ends[0], get(what + 128), get(what + 136), get(what + 144), get(what + 152, 4))
 

@@ -27,6 +27,7 @@ from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import PRIMARY, state
 from mmulator.doors.library.threads import keep
 from mmulator.errors import UnsupportedError
+from mmulator.refusals import register
 
 SUCCESS, FORKED, NOT_READY = 0, 3, 600
 _VARIADIC = 4  # flag of a code object whose function has `*args`
@@ -153,8 +154,8 @@ def guarded(function: Callable[..., Any], name: str, lost: bool = True) -> Calla
             thread.ready = True
             if not state().contexts:
                 state().contexts.append(PRIMARY)
-        if lost and process.sticky:
-            return fail(process.sticky)
+        if lost and (code := process.sticky or register.sticky):
+            return fail(code if process.sticky else abi.behind(name, code))
         code = inner(*args)
         if code:
             abi.tell(abi.taken())
@@ -191,7 +192,7 @@ def shared(*functions: tuple[str, str, Callable[..., Any]]) -> None:
 def accepts(names: str, signature: str, why: str) -> None:
     """Functions that return success and do nothing. why: the reason that nothing is to be done."""
     for name in _variants(names):
-        _add(RuntimeRow(name, signature, ACCEPTS, why, lambda *_: process.sticky))
+        _add(RuntimeRow(name, signature, ACCEPTS, why, lambda *_: process.sticky or register.sticky))
 
 
 def refuses(why: str, names: str) -> None:

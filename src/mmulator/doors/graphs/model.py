@@ -27,7 +27,7 @@ from mmulator.doors.libcuda import memory
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import state
-from mmulator.errors import LaunchError
+from mmulator.errors import LaunchError, UnsupportedError
 
 PLAIN = bytes(8)  # CUgraphEdgeData of a dependency on all of a node
 AUTO_FREE, DEVICE_LAUNCH = 1, 4  # CUgraphInstantiate_flags
@@ -189,7 +189,7 @@ class Executable(Named):
 
     def __init__(self, graph: Graph, flags: int) -> None:
         if flags & DEVICE_LAUNCH:
-            raise Refused(Code.NOT_SUPPORTED, LaunchError("a graph that kernels launch", hint="the program can launch it"))
+            raise UnsupportedError("graphs that kernels launch are not modelled", hint="the program can launch it")
         for inner in (graph, *(n.work.graph for n in graph.every() if isinstance(n.work, Child))):
             inner.order()
         if graph.instances and graph.allocates:

@@ -10,11 +10,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from mmulator.doors.libcuda import launches, memory
-from mmulator.doors.libcuda.abi import Refused, api, get
-from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.libcuda.abi import api, get
 from mmulator.doors.libcuda.memory import DEVICE, HOST, on_stream
 from mmulator.driver import Allocation
-from mmulator.errors import LaunchError
+from mmulator.errors import UnsupportedError
 
 UNIFIED = 4  # CUmemorytype: the address says whose memory it is
 Extent = tuple[int, int, int]
@@ -162,7 +161,7 @@ def _end(at: int, planes: bool) -> End:
     z, level, behind = (get(at + 16), get(at + 24), at + 32) if planes else (0, 0, at + 16)
     where = get(behind, 4)
     if where not in (HOST, DEVICE, UNIFIED) or level:
-        raise Refused(Code.NOT_SUPPORTED, LaunchError("a copy from or to a CUDA array", hint="arrays are not modelled"))
+        raise UnsupportedError("copies from and to a CUDA array are not modelled")
     base, pitch = get(behind + 8 if where == HOST else behind + 16), get(behind + (40 if planes else 32))
     height = get(behind + 48) if planes else 1
     return End(base + (z * height + y) * pitch + x, pitch, height, where)

@@ -9,6 +9,7 @@ the door that tells the program (`taken`).
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from typing import Any
 
 from mmulator.doors.libcuda import caller
 from mmulator.doors.libcuda.codes import CODES, FAULTS, Code
-from mmulator.doors.library import threads
+from mmulator.doors.library import leaving, threads
 from mmulator.driver.told import launched
 from mmulator.errors import (
     ExecutionFault,
@@ -29,6 +30,7 @@ from mmulator.errors import (
     PtxSyntaxError,
     UnsupportedError,
 )  # fmt: skip
+from mmulator.refusals import register
 
 _C = {"p": ctypes.c_uint64, "q": ctypes.c_uint64, "u": ctypes.c_uint32, "i": ctypes.c_int32}
 _CODE_OF: tuple[tuple[type[BaseException], Code], ...] = (
@@ -37,6 +39,8 @@ _CODE_OF: tuple[tuple[type[BaseException], Code], ...] = (
     (MmulatorError, Code.LAUNCH_FAILED), (MemoryError, Code.OUT_OF_MEMORY),
 )  # fmt: skip
 _told = threading.local()
+WORK = re.compile(r"_*cu(da)?(Launch|GraphLaunch|Memcpy|Memset)")  # functions that are asked for work, not for what it needs
+_OWN = LaunchError, ExecutionFault, KeyboardInterrupt, MemoryError  # how work fails by the program's own doing
 
 
 class Refused(Exception):
@@ -117,11 +121,36 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
             return Code.SUCCESS if found is None else int(found)
         except Refused as refused:
             _told.error = refused.why or _told.__dict__.get("error")
-            return int(refused.code)
+            return counted(name, refused.why, int(refused.code))
         except BaseException as error:
-            return _failed(name, error)
+            return counted(name, error, _failed(name, error))
 
     return call
+
+
+def counted(name: str, error: BaseException | None, code: int) -> int:
+    """Enter a call into the register, if it was refused. Returns its code.
+
+    This is the one place where a C program's refusals are counted. Work is open until the program asks for the error. What only
+    prepares work was answered with its code: a program that probes goes another way, and one that does not fails at the work.
+    """
+    said = error.message if isinstance(error, MmulatorError) else f"{type(error).__name__}: {error}"
+    if WORK.match(name):
+        launch = "Launch" in name
+        if error is None:  # no such kernel, or no such graph: to make it may have been refused
+            said = register.doubt if launch else ""
+        if said and not isinstance(error, _OWN):
+            leaving.opened(register.work(said, code, launch))
+    elif isinstance(error, UnsupportedError):
+        register.doubt = said
+    return code
+
+
+def behind(name: str, code: int) -> int:
+    """The code of a call behind a refused launch: a launch is not run either."""
+    if "Launch" in name and WORK.match(name):
+        register.work(next(r.why for r in register.refused.values() if r.open and r.code == code), code, True)
+    return code
 
 
 def telling(call: Callable[..., int]) -> Callable[..., int]:
@@ -140,8 +169,9 @@ def telling(call: Callable[..., int]) -> Callable[..., int]:
 
 
 def tell(error: BaseException | None) -> None:
-    """Print the reason of a failed call."""
-    if isinstance(error, MmulatorError):
+    """Print the reason of a failed call, once where one error is the reason of many."""
+    if isinstance(error, MmulatorError) and not error.__dict__.get("told"):
+        error.__dict__["told"] = True
         sys.stdout.flush()
         print(f"mmulator: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         if isinstance(error, ExecutionFault) and (place := launched()):

@@ -7,6 +7,7 @@ import hashlib
 from mmulator.doors.libcuda.abi import Refused, api, c_string, name_of, put, put_bytes, put_int, text, untaken
 from mmulator.doors.libcuda.codes import CODES, Code
 from mmulator.doors.libcuda.state import POOL, PRIMARY, CudaContext, check_device, state
+from mmulator.doors.library import leaving
 from mmulator.driver.chips import DeviceProperties
 from mmulator.launch import printing
 from mmulator.launch.limits import KIB, MAX_BLOCK, MAX_GRID, MAX_THREADS, MULTIPROCESSOR
@@ -44,6 +45,7 @@ def driver_get_version(out: int) -> None:
 @api("cuGetErrorName", "ip")
 def get_error_name(code: int, out: int) -> int | None:
     name = name_of(code)
+    leaving.read(code)
     put(out, c_string(name) if name else 0)
     return None if name else Code.INVALID_VALUE
 
@@ -55,6 +57,7 @@ def get_error_string(code: int, out: int) -> int | None:
         put(out, 0)
         return Code.INVALID_VALUE
     why = untaken() if code else None
+    leaving.read(code)
     put(out, c_string(str(why) if why else CODES[code].lower().replace("_", " ")))
     return None
 

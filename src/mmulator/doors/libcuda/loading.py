@@ -9,6 +9,7 @@ import platform
 import struct
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from mmulator.doors.graphs import calls, captures, operations, structs
@@ -30,10 +31,12 @@ from mmulator.doors.libcuda.abi import (
     unsupported,
 )  # fmt: skip
 from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.library import callers, leaving
 from mmulator.doors.library.elf import COUNT, ENDED, ENTRIES_OF_RING, ENTRY, RING, STATE, TABLE, Exports, library
 from mmulator.doors.library.loaded import resident
 from mmulator.doors.library.machines import HERE
 from mmulator.errors import UnsupportedError
+from mmulator.refusals import register
 
 SONAME = "libcuda.so.1"
 CHAPTERS = (
@@ -48,8 +51,9 @@ SPARE = 600  # room for functions that are asked for and not implemented
 _lock = threading.Lock()
 _loaded: list[Loaded] = []
 _asked: list[bool] = []
+_NAMES = 1 << 16  # bytes at the end of a file
 _OF_RUNTIMES = bytes.fromhex("6bd5fb6c5bf4e74a8987d93912fd9df9")  # the name of the table
-STATIC = "mmulator: CUDA's runtime is linked in statically, and does not run here: relink with -cudart shared"
+STATIC = "CUDA's runtime is linked in statically, and does not run here: relink with -cudart shared"
 
 
 def names() -> tuple[list[str], list[str]]:
@@ -198,12 +202,26 @@ def get_address_2(name: int, out: int, version: int, flags: int, status: int) ->
     put_int(status, find(name, out, version))
 
 
+def _has_kernels(file: Path) -> bool:
+    """Whether a file has a section of fat binaries. Names of sections stand at its end."""
+    with suppress(OSError), file.open("rb") as data:
+        data.seek(max(0, file.stat().st_size - _NAMES))
+        return b".nv_fatbin" in data.read()
+    return False
+
+
 @api("cuGetExportTable", "pp")
 def export_table(out: int, which: int) -> None:
-    """Refuse a table that no document describes. A runtime that is linked in statically asks for one; that is told once."""
+    """Refuse a table that no document describes. A runtime that is linked in statically asks for one; that is told once.
+
+    Kernels beside that runtime are not run, and nothing else tells. A library without kernels, such as NVRTC, can do without.
+    """
     if get_bytes(which, 16) == _OF_RUNTIMES and not _asked:
+        file = callers.file()
         _asked.append(True)
-        print(STATIC, file=sys.stderr, flush=True)
+        print(f"mmulator: {STATIC}", file=sys.stderr, flush=True)
+        if file is not None and _has_kernels(file):
+            leaving.opened(register.work(STATIC, Code.NOT_SUPPORTED, False))
     raise unsupported(
         "cuGetExportTable", "tables of the driver that no document describes",
         "CUDA's runtime asks for them where it is linked in statically: link with nvcc -cudart shared",

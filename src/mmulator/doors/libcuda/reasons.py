@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from mmulator.doors.libcuda.abi import taken
+from mmulator.doors.library import leaving
 from mmulator.errors import MmulatorError
 
 _CODE = re.compile(r"(CUDA_ERROR_\w+): ")
@@ -21,6 +22,7 @@ def with_reason(error: Exception, why: BaseException | None) -> Exception:
         raise why
     if not isinstance(why, MmulatorError):
         return error
+    leaving.read()  # an exception: a program that goes on has caught it
     kinds = (type(error), type(why))
     if kinds not in _made:
         _made[kinds] = type(type(why).__name__, kinds, {"__str__": _both, "__init__": _nothing})

@@ -17,6 +17,7 @@ _DEEPEST = 128  # frames, most of them Python's
 _NAME = 160  # characters of a function's name
 _LIBRARIES = ("thrust::", "cub::", "cuda::", "std::", "cutlass::", "cute::")  # of templates that launch what a program asks for
 _STUB, _BETWEEN = re.compile(r"__device_stub_(\w+)"), ("cudaLaunch", "cudaError ", "cuda_runtime.h")
+_BETWEEN_FILES = "libffi", "_ctypes", "libpython", "python", "libcuda.so"  # of a call and its Python function
 
 
 class _Info(ctypes.Structure):
@@ -36,6 +37,19 @@ def place() -> str:
     own = [found for frame in frames[: libc.backtrace(frames, _DEEPEST)] for found in _of_program(int(frame or 0))]
     found = [frame for frame in behind(own) if not any(word in frame for word in _BETWEEN)]
     return next((frame for frame in found if not _qualified(frame).startswith(_LIBRARIES)), found[0] if found else "")
+
+
+def file() -> Path | None:
+    """The file of the program, or the library, that has called; None where that cannot be told."""
+    libc = ctypes.CDLL(None)
+    frames = (ctypes.c_void_p * _DEEPEST)()
+    for frame in frames[: libc.backtrace(frames, _DEEPEST)]:
+        info = _Info()
+        if libc.dladdr(ctypes.c_void_p(frame), ctypes.byref(info)) and info.file:
+            found = Path(info.file.decode())
+            if not found.name.startswith(_BETWEEN_FILES):
+                return found
+    return None
 
 
 def behind(frames: list[str]) -> list[str]:
