@@ -18,7 +18,7 @@ what points at no line is marked at the line of the launch. NAME.txt has the who
 Of the launch: keywords of Kernel.launch, and sanitize="strict" (False: without the sanitizer; "static": no launch, the text is
 judged). args: type[shape] and a constant, or random numbers; `u32 16`: a scalar; `null`: a null pointer; `f16[64,64] box=64,32
 swizzle=64B`: a tensor map of an array; `u32[9] filled=8`: memory of the driver's, of which the host has written so many bytes
-(the other arrays are then the driver's, too, and filled). entry="name": of several kernels. seeds=3: what so many seeds find,
+(the other arrays are then the driver's, too, and filled); a map's, too, behind its swizzle. entry="name": of several kernels. seeds=3: what so many seeds find,
 told as one, and counted. habits=["a-rule"]: notes that the kernel has, as what compilers make has, whatever is changed.
 memory=[(0x700000000000, "u32[64] 0", "a table")]: arrays at these addresses. host=[(0x5000, 0x6000, "the heap")]: memory of a
 program of C++ that no kernel may use. `//! a, b: grid=2`: what the launch has instead for these revisions.
@@ -141,10 +141,13 @@ def launch_of(file: Path, change: str | None = None) -> dict[str, Any]:
     return {key: value for one in own for key, value in eval(f"dict({one})", {"__builtins__": {"dict": dict}}).items()}
 
 
+def _map(array: np.ndarray, said: re.Match[str]) -> mm.TensorMap:
+    return mm.TensorMap.tiled(array, tuple(int(n) for n in said[2].split(",")), swizzle=said[3])
+
+
 def _argument(said: str, chance: np.random.Generator) -> Any:
     if found := _MAP.fullmatch(said):
-        box = tuple(int(n) for n in found[2].split(","))
-        return mm.TensorMap.tiled(_argument(found[1], chance), box, swizzle=found[3])
+        return _map(_argument(found[1], chance), found)
     if found := _ARRAY.fullmatch(said):
         kind, shape, constant = found.groups()
         extents = tuple(int(n) for n in shape.split(",") if n)
@@ -203,12 +206,18 @@ def on_the_driver(file: Path, change: str | None, said: dict[str, Any]) -> Any:
     chance, params = np.random.default_rng(0), b""
     for one in said["args"]:
         found = _FILLED.fullmatch(one)
-        value = _argument(found[1] if found else one, chance)
+        one = found[1] if found else one
+        mapped = _MAP.fullmatch(one)
+        value = _argument(mapped[1] if mapped else one, chance)
         if isinstance(value, np.ndarray):
             memory = driver.memory.allocate(value.nbytes, "device memory", watched=True)
             size = int(found[2]) if found else value.nbytes
             memory.bytes()[:size] = value.view(np.uint8).ravel()[:size]
             driver.memory.wrote(memory.address, size)
+            if mapped:
+                there = memory.bytes().view(value.dtype).reshape(value.shape)
+                params += bytes(-len(params) % 64) + _map(there, mapped).encode(memory.address)
+                continue
             value, size = memory.address, 8
         else:
             size = 8 if value >> 32 else 4

@@ -75,7 +75,7 @@ def in_doubt(ins: Instruction) -> bool:
 
 def _of_device(ins: Instruction) -> bool:
     """Whether an access loads from global memory, which a program may have allocated but not filled."""
-    return ins.effects.flow is Flow.LOADED and ins.form["space"] == "global"
+    return ins.form["space"] == "global"
 
 
 def missing(function: FunctionBlocks) -> frozenset[Instruction]:

@@ -20,6 +20,7 @@ from mmulator.sanitizer.checks import (
     tensor_memory,
     unwritten,
     values,
+    values_moved,
     values_products,
     waits,
 )
@@ -43,6 +44,7 @@ TOPICS: tuple[Mapping[str, Native], ...] = tuple(
         screens,
         skips,
         values,
+        values_moved,
         values_products,
         unwritten,
         waits,

@@ -26,6 +26,7 @@ from mmulator.rules.values import (
     UNDEFINED_BRANCH,
     UNDEFINED_COPY,
     UNDEFINED_GLOBAL,
+    UNDEFINED_OPERAND,
     UNDEFINED_PART,
     UNDEFINED_STORE,
 )
@@ -84,9 +85,13 @@ def _unwritten(c: FindingContext) -> str:
     return f"{use}, from bytes that {c.against} read: {who}"
 
 
+def _operand(c: FindingContext) -> str:
+    return f"{c.instruction.mnemonic} reads bytes that {c.against} brought: neither the host nor a kernel has written them"
+
+
 SENTENCES: Mapping[int, Callable[[FindingContext], str]] = {
     NO_SOURCE.number: _no_source, **dict.fromkeys(_DOES, _use), OUT_OF_VARIABLE.number: _outside,
-    UNDEFINED_GLOBAL.number: _unwritten, UNDEFINED_PART.number: _unwritten,
+    UNDEFINED_GLOBAL.number: _unwritten, UNDEFINED_PART.number: _unwritten, UNDEFINED_OPERAND.number: _operand,
 }  # fmt: skip
 
 

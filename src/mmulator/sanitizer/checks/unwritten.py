@@ -164,6 +164,8 @@ def note_unwritten(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, fresh: u32, 
     source.bytes = bytes
     source.lane = lane
     source.fresh = fresh
+    source.cta = w.cta.linear
+    source.warp = w.index
 
 
 @native
