@@ -107,6 +107,8 @@ MESSAGES = [
     ("bar.sync 16;", "operand a is 16; it must be from 0 to 15", None, "16"),
     ("@r1 bra L0;", "the guard r1 is a .b32 register", ".pred", "r1"),
     ("call (r1), nothing, (r2);", "the function nothing is not declared", ".extern .func", "nothing"),
+    ("tcgen05.ld.sync.aligned.32x32b.x4.b32 {r1, r2, r3, r1}, [r4];", "r1 is written twice", "a register of its own", "r1"),
+    ("tcgen05.ld.red.sync.aligned.32x32b.x2.min.u32 {r1, r2}, r2, [r4];", "r2 is written twice", None, "r2"),
     ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {r1,r2,r3,r4}, {r1,r2,r3,r4}, {r5}, {r1,r2,r3,r4};",
      "operand b has 1 elements; it must have 2", None, "{r5}"),
 ]  # fmt: skip
@@ -114,7 +116,7 @@ MESSAGES = [
 
 @pytest.mark.parametrize("statement, message, hint, marked", MESSAGES, ids=[m[0][:30] for m in MESSAGES])
 def test_errors_say_what_where_and_what_to_do(statement: str, message: str, hint: str | None, marked: str) -> None:
-    error = errors(statement)[0]
+    error = errors(statement, "sm_103a" if "tcgen05" in statement else "sm_90a")[0]
     assert message in error.message
     assert (hint or "") in (error.hint or "")
     assert error.span is not None and error.span.text == marked and error.span.line == 14
@@ -131,6 +133,10 @@ def test_target_and_version_decide() -> None:
     assert said(elect, "sm_90", "7.8") == "`elect.sync` is not available in PTX ISA 7.8: requires .version 8.0 or higher"
     assert "one of sm_90a, sm_100a, sm_100f" in said("setmaxnreg.inc.sync.aligned.u32 64;", "sm_90", "8.0")
     assert "sm_90a" in str(errors("wgmma.fence.sync.aligned;", "sm_90", "8.0")[0])
+    for where in (".entry k() { .reg .b128 w; ret; }", ".global .align 16 .b128 w;", ".func f(.param .b128 w) { ret; }"):
+        text = f".version 8.2\n.target sm_90\n.address_size 64\n{where}"
+        old, new = (verify(parse_module(Source("t", t))) for t in (text, text.replace("8.2", "8.3")))
+        assert ".b128 needs PTX 8.3; this module says 8.2" in old[0].message and not new
     module = parse_module(Source("t", ".version 7.0\n.target sm_90\n.address_size 64\n"))
     assert ".target sm_90 needs PTX 7.8" in verify(module)[0].message
 

@@ -201,7 +201,8 @@ def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) ->
 
 def on_the_driver(file: Path, change: str | None, said: dict[str, Any]) -> Any:
     """Run a text on arrays that a driver has allocated and the host has filled, or a part of them."""
-    driver = Driver(Settings(sanitize=said["sanitize"], seed=said["seed"], timeout=said["timeout"], threads=said.get("threads")))
+    kind = {"device": said["device"]} if "device" in said else {}
+    driver = Driver(Settings(sanitize=said["sanitize"], seed=said["seed"], timeout=said["timeout"], threads=said.get("threads"), **kind))
     driver.readers.clear()
     chance, params = np.random.default_rng(0), b""
     for one in said["args"]:

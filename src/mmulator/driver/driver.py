@@ -129,7 +129,8 @@ class Driver:
             if not self.watches:
                 self.memory.unwatch()
             memory = self.memory.regions(regions)
-
+            if self.watches:
+                self.memory.follow(memory)
             if settings.seeds == 1:
                 done = function.run(shape, params, memory, settings.seed, settings, arrays)
             else:

@@ -10,10 +10,11 @@ comparisons (.lo, .hs) of vset.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 
 from mmulator.codegen.locks import remaining
 from mmulator.errors import InvalidInstructionError
-from mmulator.isa.effects import Ends
+from mmulator.isa.effects import Ends, MemoryEffect, Queue
 from mmulator.isa.form import Form
 from mmulator.isa.match import unavailable
 from mmulator.isa.targets import TARGETS
@@ -22,7 +23,7 @@ from mmulator.ptx.directives import check_directives
 from mmulator.ptx.operands import OperandContext, OperandProblem
 from mmulator.ptx.resources import parameter_offsets
 from mmulator.ptx.selectors import VIDEO
-from mmulator.ptx.tree import Function, Immediate, Instruction, ParsedModule, Reg, Symbol, flatten
+from mmulator.ptx.tree import Address, Function, Immediate, Instruction, ParsedModule, Reg, Symbol, flatten
 from mmulator.source import Span
 
 MAX_ERRORS = 100
@@ -41,6 +42,7 @@ def verify(module: ParsedModule) -> tuple[InvalidInstructionError, ...]:
 def _errors(module: ParsedModule) -> Iterator[InvalidInstructionError]:
     yield from _module(module)
     yield from _initialisers(module)
+    yield from _types(module)
     for function in module.functions:
         yield from _function(module, function)
 
@@ -68,6 +70,24 @@ def _initialisers(module: ParsedModule) -> Iterator[InvalidInstructionError]:
                     yield InvalidInstructionError(
                         f"{name} is not declared", span=reference.span, rule="Initializers (PTX ISA 9.1)"
                     )
+
+
+_WIDE = (8, 3)  # the first version with .b128
+
+
+def _types(module: ParsedModule) -> Iterator[InvalidInstructionError]:
+    """The error of declarations of a type that the module's version does not have."""
+    if module.version >= _WIDE:
+        return
+    types = {v.type for owner in (module, *module.functions) for v in owner.variables}
+    types.update(*(f.registers.values() for f in module.functions), (p.type for f in module.functions for p in f.params))
+    if "b128" in types:
+        at = module.source.text.find(".b128")
+        yield InvalidInstructionError(
+            f".b128 needs PTX {_version(_WIDE)}; this module says {_version(module.version)}",
+            span=Span(module.source, at, at + len(".b128")), rule="Fundamental Types (PTX ISA 9.1)",
+            hint=f"write .version {_version(_WIDE)}",
+        )  # fmt: skip
 
 
 def _parameters(module: ParsedModule, function: Function) -> Iterator[InvalidInstructionError]:
@@ -133,7 +153,7 @@ def check_instruction(
     if wrong is not None:
         yield wrong.error(instruction.mnemonic_span)
     elif isinstance(form, Form) and not form.open:
-        for problem in (*check_operands(OperandContext(module, function, instruction, form)), *_selected(instruction, form)):
+        for problem in (*check_operands(OperandContext(module, function, instruction, form)), *_selected(instruction, form), *_twice(instruction)):
             yield InvalidInstructionError(problem.message, span=problem.span, rule=str(form.section), hint=problem.hint)
 
 
@@ -152,6 +172,18 @@ def _selected(instruction: Instruction, form: Form) -> list[OperandProblem]:
                 what = f"selects .{part.component} of a register" if part.component else "negates a register"
                 problems.append(OperandProblem(f"{instruction.opcode} cannot take an operand that {what}", part.span))
     return problems
+
+
+def _twice(instruction: Instruction) -> Iterator[OperandProblem]:
+    """The problem of a load from tensor memory that writes a register twice, for which ptxas 13.5 gives up."""
+    if instruction.effects.queue is Queue.TENSOR_MOVES and instruction.effects.memory is MemoryEffect.READ:
+        results = takewhile(lambda o: not isinstance(o, Address), flatten(instruction.operands))
+        seen: set[str] = set()
+        for o in results:
+            if isinstance(o, Reg) and o.name in seen:
+                yield OperandProblem(f"{o.name} is written twice", o.span, "each result needs a register of its own")
+                return
+            seen.update([o.name] if isinstance(o, Reg) else [])
 
 
 _RULE = "TensorCore 5th Generation Family Instructions: CTA pair (PTX ISA 9.1)"

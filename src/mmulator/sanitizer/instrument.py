@@ -8,6 +8,7 @@ from mmulator.codegen.chains import chained
 from mmulator.codegen.lang import Instrument, Native
 from mmulator.sanitizer.checks import (
     accumulators,
+    cancels,
     ends,
     execution,
     lanes,
@@ -38,6 +39,7 @@ TOPICS: tuple[Mapping[str, Native], ...] = tuple(
         proxies,
         accumulators,
         mbarriers,
+        cancels,
         ends,
         operands,
         execution,

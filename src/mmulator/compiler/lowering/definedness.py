@@ -35,6 +35,8 @@ from mmulator.program.operands import call_operands
 from mmulator.program.undefined import flow_of
 from mmulator.program.uses import accesses, registers_of
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand, flatten
+from mmulator.rules.execution import NO_SOURCE
+from mmulator.rules.mbarriers import CANCEL_REFUSED
 from mmulator.rules.values import UNDEFINED_ADDRESS, UNDEFINED_BRANCH, UNDEFINED_STORE
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
@@ -261,9 +263,16 @@ def _lanes(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks
     here = e.lanes_of(ins) if ins in s.doubt.misses else None
     met = taken(here)
     if here is not None and met is not None:
-        e.call(events.shuffle_missed, e.w, here & ~met, e.site)
+        e.call(events.value_missed, e.w, here & ~met, NO_SOURCE.number, e.site)
     lanes = every([met, taken(every(s.of(n) for n in _names([a]))), *(s.of(n) for n in _names(ins.operands[2:]))])
     return [lanes, *[None] * (len(targets) - 1)]
+
+
+def _answer(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
+    """Masks of the results of clusterlaunchcontrol.query_cancel that a response has only if a cluster was cancelled."""
+    yes = mask_bits((e.source(ins.operands[1], "b128") >> 64 & 1) != 0)
+    e.call(events.value_missed, e.w, e.lanes_of(ins) & ~yes, CANCEL_REFUSED.number, e.site)
+    return [every([yes, *(s.of(n) for n in _names(ins.operands[1:]))])] * len(targets)
 
 
 def _warp(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
@@ -389,6 +398,7 @@ def moved(e: Emitter, ins: Instruction, move: Native) -> None:
 _RESULTS: dict[Flow, Callable[[Emitter, Shadow, Instruction, list[Reg]], Masks]] = {
     Flow.DEFINED: _defined, Flow.EACH: _each, Flow.ANY: _parts, Flow.CHOICE: _choice, Flow.LOGIC: _logic, Flow.LOADED: _loaded,
     Flow.ROWS: _rows, Flow.PRODUCT: _product, Flow.LANES: _lanes, Flow.WARP: _warp, Flow.REDUCED: _warp, Flow.PICKS: _picks,
+    Flow.ANSWER: _answer,
 }  # fmt: skip
 
 

@@ -54,6 +54,11 @@ def fragment_placed(
 
 
 @hook
+def cancel_refused(w: ptr_to(Warp), lanes: u32, site: u32) -> None:
+    """Called at clusterlaunchcontrol.query_cancel.is_canceled for lanes whose response says that no cluster was cancelled."""
+
+
+@hook
 def fragment_used(w: ptr_to(Warp), misuse: u32, number: u32, site: u32) -> None:
     """Called for wmma.mma or .store with a fragment of another kind (program/fragments.py). misuse: number of the Misuse.
     number: index of the error of this instruction.

@@ -32,7 +32,6 @@ from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u8, u32, u64
 from mmulator.native.hooks.events import Access
 from mmulator.native.state import FULL, LANES, Cluster, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
-from mmulator.rules.execution import NO_SOURCE
 from mmulator.rules.values import OUT_OF_VARIABLE, UNDEFINED_GLOBAL, UNDEFINED_PART, UNDEFINED_STORE
 from mmulator.sanitizer.found import find_against
 from mmulator.sanitizer.state import Found, SanitizedCluster
@@ -66,7 +65,7 @@ SOUND = 256
 ValuesState = Struct("ValuesState", [
     ("shared", ptr), ("shared_bytes", u64),  # of all CTAs in sequence; bytes of one
     ("local", ptr), ("local_bytes", u64),  # of the lanes
-    ("warps", u64), ("sources", ptr_to(Source)), ("missed", ptr_to(u32)),
+    ("warps", u64), ("sources", ptr_to(Source)), ("missed", ptr_to(u64)),
     ("moving", u32),  # a transfer is being done
     ("met", u32),  # an operand in shared memory has bytes without a value
     ("count", u32), ("pending", Pending, ROOM),
@@ -205,40 +204,41 @@ def tell_unwritten(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: pt
 
 @native
 def use_undefined(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32) -> None:
-    """Report that lanes use an undefined value. memory: why: 0: an unwritten register, 1: loaded bytes, 2: one of these, 3: a
-    shuffle.
+    """Report that lanes use an undefined value. memory: why: 0: an unwritten register, 1: loaded bytes, 2: one of these, 3:
+    `note_missed`; 4 is added where it may be that, too.
     """
     if w.cta.fault != 0:
         return
     source = known(w.cta.cluster).sources + number_of_warp(w)
-    if memory == 3:
-        shuffle = known(w.cta.cluster).missed[number_of_warp(w)]
-        if shuffle != 0:
+    if memory == 3 or (memory > 3 and source.site == 0):
+        missed = known(w.cta.cluster).missed[number_of_warp(w)]
+        if missed != 0:
             entry = find_against(
-                w, NO_SOURCE.number, shuffle - 1, lanes, 0, 0, site + 1, w.cta.linear, w.index, lanes
+                w, u32(missed >> 32), u32(missed) - 1, lanes, 0, 0, site + 1, w.cta.linear, w.index, lanes
             )
             if u64(entry) != 0:
                 if entry.count == 1:
                     entry.words[0] = u64(rule)
             return
-    if memory != 0 and source.site != 0:
+    kind = memory & 3
+    if kind != 0 and source.site != 0:
         if source.fresh >= UNWRITTEN:
             tell_unwritten(w, rule, site, lanes, source)
             return
         if source.fresh != 0:
-            undefined_until_end(w, rule, lanes, site, memory, source)
+            undefined_until_end(w, rule, lanes, site, kind, source)
             return
-        if memory == 1:
+        if kind == 1:
             tell_undefined(w, rule, site, lanes, source)
             return
     find_against(w, rule, site, lanes, 0, 0, 0, 0, 0, 0)
 
 
 @native
-def note_missed(w: ptr_to(Warp), lanes: u32, site: u32) -> None:
-    """Record that lanes take a value from a lane that does not execute the shuffle."""
+def note_missed(w: ptr_to(Warp), lanes: u32, rule: u32, site: u32) -> None:
+    """Record that an instruction leaves lanes without a value. rule: that the use of one breaks."""
     if lanes != 0:
-        known(w.cta.cluster).missed[number_of_warp(w)] = site + 1
+        known(w.cta.cluster).missed[number_of_warp(w)] = (u64(rule) << 32) | u64(site + 1)
 
 
 @native(inline=True)
@@ -406,7 +406,7 @@ def values_begin(cluster: ptr_to(Cluster)) -> None:
     fill_bytes(s.shared, NEVER, s.shared_bytes * u64(cluster.cta_count))
     fill_bytes(s.local, NEVER, s.local_bytes * LANES * s.warps)
     fill_bytes(cast_ptr(u8, s.sources), 0, s.warps * Source.size)
-    fill_bytes(cast_ptr(u8, s.missed), 0, s.warps * 4)
+    fill_bytes(cast_ptr(u8, s.missed), 0, s.warps * 8)
     s.count = 0
     s.moving = 0
     s.epoch = s.epoch + 1
@@ -470,6 +470,6 @@ def out_of_variable(
 HOOKS: Mapping[str, Native] = {
     "accessed": lanes_wrote, "bytes_read": lanes_read_written, "rows_read": rows_read_written,
     "bytes_written": lanes_wrote_anew, "undefined_written": lanes_wrote_nothing, "undefined_used": use_undefined,
-    "frame_entered": values_of_frame, "cluster_begins": values_begin, "shuffle_missed": note_missed, "cluster_ends": values_end,
+    "frame_entered": values_of_frame, "cluster_begins": values_begin, "value_missed": note_missed, "cluster_ends": values_end,
     "local_copied": values_copied, "left_variable": out_of_variable,
 }
