@@ -107,8 +107,8 @@ MESSAGES = [
     ("bar.sync 16;", "operand a is 16; it must be from 0 to 15", None, "16"),
     ("@r1 bra L0;", "the guard r1 is a .b32 register", ".pred", "r1"),
     ("call (r1), nothing, (r2);", "the function nothing is not declared", ".extern .func", "nothing"),
-    ("tcgen05.ld.sync.aligned.32x32b.x4.b32 {r1, r2, r3, r1}, [r4];", "r1 is written twice", "a register of its own", "r1"),
-    ("tcgen05.ld.red.sync.aligned.32x32b.x2.min.u32 {r1, r2}, r2, [r4];", "r2 is written twice", None, "r2"),
+    ("tcgen05.ld.sync.aligned.32x32b.x4.b32 {r1, r2, r3, r1}, [r4];", "r1 is there twice", "a register of its own", "r1"),
+    ("tcgen05.ld.red.sync.aligned.32x32b.x2.min.u32 {r2, r2}, r1, [r4];", "r2 is there twice", None, "r2"),
     ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {r1,r2,r3,r4}, {r1,r2,r3,r4}, {r5}, {r1,r2,r3,r4};",
      "operand b has 1 elements; it must have 2", None, "{r5}"),
 ]  # fmt: skip

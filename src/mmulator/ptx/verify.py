@@ -10,7 +10,6 @@ comparisons (.lo, .hs) of vset.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import takewhile
 
 from mmulator.codegen.locks import remaining
 from mmulator.errors import InvalidInstructionError
@@ -23,7 +22,7 @@ from mmulator.ptx.directives import check_directives
 from mmulator.ptx.operands import OperandContext, OperandProblem
 from mmulator.ptx.resources import parameter_offsets
 from mmulator.ptx.selectors import VIDEO
-from mmulator.ptx.tree import Address, Function, Immediate, Instruction, ParsedModule, Reg, Symbol, flatten
+from mmulator.ptx.tree import Function, Immediate, Instruction, ParsedModule, Reg, Symbol, flatten
 from mmulator.source import Span
 
 MAX_ERRORS = 100
@@ -175,15 +174,12 @@ def _selected(instruction: Instruction, form: Form) -> list[OperandProblem]:
 
 
 def _twice(instruction: Instruction) -> Iterator[OperandProblem]:
-    """The problem of a load from tensor memory that writes a register twice, for which ptxas 13.5 gives up."""
+    """The problem of a load from tensor memory with a register twice in its vector, for which ptxas 13.5 gives up."""
     if instruction.effects.queue is Queue.TENSOR_MOVES and instruction.effects.memory is MemoryEffect.READ:
-        results = takewhile(lambda o: not isinstance(o, Address), flatten(instruction.operands))
-        seen: set[str] = set()
-        for o in results:
-            if isinstance(o, Reg) and o.name in seen:
-                yield OperandProblem(f"{o.name} is written twice", o.span, "each result needs a register of its own")
-                return
-            seen.update([o.name] if isinstance(o, Reg) else [])
+        registers = [o for o in flatten(instruction.operands[:1]) if isinstance(o, Reg)]
+        names = [r.name for r in registers]
+        if again := next((r for n, r in enumerate(registers) if r.name in names[:n]), None):
+            yield OperandProblem(f"{again.name} is there twice", again.span, "each result needs a register of its own")
 
 
 _RULE = "TensorCore 5th Generation Family Instructions: CTA pair (PTX ISA 9.1)"
