@@ -18,10 +18,11 @@ what points at no line is marked at the line of the launch. NAME.txt has the who
 Of the launch: keywords of Kernel.launch, and sanitize="strict" (False: without the sanitizer; "static": no launch, the text is
 judged). args: type[shape] and a constant, or random numbers; `u32 16`: a scalar; `null`: a null pointer; `f16[64,64] box=64,32
 swizzle=64B`: a tensor map of an array; `u32[9] filled=8`: memory of the driver's, of which the host has written so many bytes
-(the other arrays are then the driver's, too, and filled); a map's, too, behind its swizzle. entry="name": of several kernels. seeds=3: what so many seeds find,
-told as one, and counted. habits=["a-rule"]: notes that the kernel has, as what compilers make has, whatever is changed.
-memory=[(0x700000000000, "u32[64] 0", "a table")]: arrays at these addresses. host=[(0x5000, 0x6000, "the heap")]: memory of a
-program of C++ that no kernel may use. `//! a, b: grid=2`: what the launch has instead for these revisions.
+(the other arrays are then the driver's, too, and filled); a map's, too, behind its swizzle. entry="name": of several kernels.
+seeds=3: what so many seeds find, told as one, and counted. habits=["a-rule"]: notes that the kernel has, as what compilers make
+has, whatever is changed. memory=[(0x700000000000, "u32[64] 0", "a table")]: arrays at these addresses. host=[(0x5000, 0x6000,
+"the heap")]: memory of a program of C++ that no kernel may use. `//! a, b: grid=2`: what the launch has instead for these
+revisions.
 """
 
 from __future__ import annotations
@@ -202,7 +203,8 @@ def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) ->
 def on_the_driver(file: Path, change: str | None, said: dict[str, Any]) -> Any:
     """Run a text on arrays that a driver has allocated and the host has filled, or a part of them."""
     kind = {"device": said["device"]} if "device" in said else {}
-    driver = Driver(Settings(sanitize=said["sanitize"], seed=said["seed"], timeout=said["timeout"], threads=said.get("threads"), **kind))
+    kind |= {"sanitize": said["sanitize"], "seed": said["seed"], "timeout": said["timeout"], "threads": said.get("threads")}
+    driver = Driver(Settings(**kind))
     driver.readers.clear()
     chance, params = np.random.default_rng(0), b""
     for one in said["args"]:

@@ -40,8 +40,8 @@ class MaybeUndefined:
     watched: bool = False
 
     def memory(self, name: str) -> int:
-        """The reason why a register may be undefined: 0: not memory; 1: memory alone; 2: perhaps memory; 3: one of `misses`. And 4
-        if it may be one of these, too.
+        """The reason why a register may be undefined: 0: not memory; 1: memory alone; 2: perhaps memory; 3: one of `misses`.
+        And 4 if it may be one of these, too.
         """
         if name in self.missed:
             return 3

@@ -152,7 +152,8 @@ def check_instruction(
     if wrong is not None:
         yield wrong.error(instruction.mnemonic_span)
     elif isinstance(form, Form) and not form.open:
-        for problem in (*check_operands(OperandContext(module, function, instruction, form)), *_selected(instruction, form), *_twice(instruction)):
+        problems = check_operands(OperandContext(module, function, instruction, form))
+        for problem in (*problems, *_selected(instruction, form), *_twice(instruction)):
             yield InvalidInstructionError(problem.message, span=problem.span, rule=str(form.section), hint=problem.hint)
 
 

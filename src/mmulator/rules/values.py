@@ -63,8 +63,8 @@ UNDEFINED_PART = Rule(
 UNDEFINED_OPERAND = Rule(
     706, "uninitialized-global-operand", Severity.NOTE, "a tcgen05 instruction reads device memory that nobody has written",
     f"{_STATE}: Global State Space",
-    f"{_DEVICE}Here a copy brings such bytes to shared memory, and tcgen05.mma or tcgen05.cp reads them there. Rows of a tile that "
-    "nobody uses may be such bytes; along K they make every result wrong.",
+    f"{_DEVICE}Here a copy brings such bytes to shared memory, and tcgen05.mma or tcgen05.cp reads them there. Rows of a tile "
+    "that nobody uses may be such bytes; along K they make every result wrong.",
     "fill the memory before the launch, or let the tensor map end where the written rows end",
 )  # fmt: skip
 OUT_OF_VARIABLE = Rule(

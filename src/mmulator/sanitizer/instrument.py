@@ -8,7 +8,6 @@ from mmulator.codegen.chains import chained
 from mmulator.codegen.lang import Instrument, Native
 from mmulator.sanitizer.checks import (
     accumulators,
-    cancels,
     ends,
     execution,
     lanes,
@@ -21,7 +20,6 @@ from mmulator.sanitizer.checks import (
     tensor_memory,
     unwritten,
     values,
-    values_moved,
     values_products,
     waits,
 )
@@ -39,14 +37,12 @@ TOPICS: tuple[Mapping[str, Native], ...] = tuple(
         proxies,
         accumulators,
         mbarriers,
-        cancels,
         ends,
         operands,
         execution,
         screens,
         skips,
         values,
-        values_moved,
         values_products,
         unwritten,
         waits,

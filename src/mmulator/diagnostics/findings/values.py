@@ -93,8 +93,9 @@ def _operand(c: FindingContext) -> str:
 
 
 SENTENCES: Mapping[int, Callable[[FindingContext], str]] = {
-    NO_SOURCE.number: _no_source, CANCEL_REFUSED.number: _no_source, **dict.fromkeys(_DOES, _use), OUT_OF_VARIABLE.number: _outside,
-    UNDEFINED_GLOBAL.number: _unwritten, UNDEFINED_PART.number: _unwritten, UNDEFINED_OPERAND.number: _operand,
+    NO_SOURCE.number: _no_source, CANCEL_REFUSED.number: _no_source, **dict.fromkeys(_DOES, _use),
+    OUT_OF_VARIABLE.number: _outside, UNDEFINED_GLOBAL.number: _unwritten, UNDEFINED_PART.number: _unwritten,
+    UNDEFINED_OPERAND.number: _operand,
 }  # fmt: skip
 
 

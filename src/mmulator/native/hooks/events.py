@@ -432,7 +432,7 @@ def undefined_used(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u3
 
 @hook
 def value_missed(w: ptr_to(Warp), lanes: u32, rule: u32, site: u32) -> None:
-    """Called with the lanes that an instruction leaves without a value, such as a shuffle from a lane that takes no part in it."""
+    """Called with the lanes that an instruction leaves without a value, such as a shuffle from a lane that has no part in it."""
 
 
 @hook

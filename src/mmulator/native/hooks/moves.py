@@ -27,6 +27,6 @@ def row_moved(t: ptr_to(Transfer), rank: u32, at: u64, source: u64) -> None:
 def lanes_moved(
     w: ptr_to(Warp), mask: u32, source: ptr_to(u64), target: ptr_to(u64), bytes: u32, valid: ptr_to(u32), site: u32
 ) -> None:
-    """Called behind the `accessed` of a cp.async of `bytes` by lanes of `mask`, of which valid[lane] are from source[lane] and the
+    """Called after the `accessed` of a cp.async of `bytes` by lanes of `mask`, of which valid[lane] come from source[lane], the
     rest zeros. target: addresses of the shared window.
     """

@@ -65,7 +65,7 @@ Keeper = Struct("Keeper", [
 Use = Struct("Use", [
     ("known", u32), ("lanes", u32), ("clock", u32), ("phase", u32), ("site", u32), ("settled", u32), ("until", u32),
 ])  # fmt: skip
-# The first answer of a warp that no cluster was cancelled (cancels.py). warp: its number in the cluster.
+# The first answer of a warp that no cluster was cancelled (ends.py). warp: its number in the cluster.
 Refusal = Struct("Refusal", [("lanes", u32), ("warp", u32), ("clock", u32), ("site", u32)])
 REFUSALS = 64
 # The mbarriers of a cluster. low, high: range of live ones, as addresses without slot and rank. bits: a bit for each granule,

@@ -50,7 +50,7 @@ FRESH, UNWRITTEN, UNWRITTEN_PART = 1, 2, 3
 Source = Struct("UndefinedSource", [
     ("at", u64), ("site", u32), ("bytes", u32), ("lane", u32), ("fresh", u32), ("cta", u32), ("warp", u32),
 ])  # fmt: skip
-# Where the bytes of a unit of shared memory came from that are BROUGHT (values_moved.py). away: of its source from its address.
+# Where the bytes of a unit of shared memory came from that are BROUGHT (unwritten.py). away: of its source from its address.
 Origin = Struct("UndefinedOrigin", [("unit", u64), ("away", u64), ("site", u32), ("cta", u32), ("warp", u32), ("lane", u32)])
 ORIGINS, UNIT_BITS = 1024, 4
 # A finding, if the bytes are still unwritten when the cluster ends.
