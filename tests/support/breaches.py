@@ -19,10 +19,10 @@ Of the launch: keywords of Kernel.launch, and sanitize="strict" (False: without 
 judged). args: type[shape] and a constant, or random numbers; `u32 16`: a scalar; `null`: a null pointer; `f16[64,64] box=64,32
 swizzle=64B`: a tensor map of an array; `u32[9] filled=8`: memory of the driver's, of which the host has written so many bytes
 (the other arrays are then the driver's, too, and filled); a map's, too, behind its swizzle. entry="name": of several kernels.
-seeds=3: what so many seeds find, told as one, and counted. habits=["a-rule"]: notes that the kernel has, as what compilers make
-has, whatever is changed. memory=[(0x700000000000, "u32[64] 0", "a table")]: arrays at these addresses. host=[(0x5000, 0x6000,
-"the heap")]: memory of a program of C++ that no kernel may use. `//! a, b: grid=2`: what the launch has instead for these
-revisions.
+seeds=3: what so many seeds find, told as one, and counted; of arrays that are filled, whether they leave one result, too.
+habits=["a-rule"]: notes that the kernel has, as what compilers make has, whatever is changed. memory=[(0x700000000000, "u32[64]
+0", "a table")]: arrays at these addresses. host=[(0x5000, 0x6000, "the heap")]: memory of a program of C++ that no kernel may
+use. `//! a, b: grid=2`: what the launch has instead for these revisions.
 """
 
 from __future__ import annotations
@@ -178,15 +178,16 @@ def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) ->
     """The report of a launch; of one that is refused or faults, the error, which has its findings."""
     said: dict[str, Any] = {"sanitize": "strict", "seed": seed, "timeout": 60, "args": []} | launch_of(file, change) | more
     habits, own, seeds = said.pop("habits", ()), said.pop("host", ()), said.pop("seeds", 0)
-    if seeds:
+    filled = any(_FILLED.fullmatch(a) for a in said["args"])
+    if seeds and not filled:
         runs = [launch(file, change, n, **more, seeds=0) for n in range(seed, seed + seeds)]
         return SimpleNamespace(findings=union(run.findings for run in runs), runs=seeds)
     host_memory[:] = [lambda at: next(((range(a, b), name) for a, b, name in own if a <= at < b), None)] if own else []
     try:
         if said["sanitize"] == "static":
             return SimpleNamespace(findings=static_findings(module_of(file, change).tree))
-        if any(_FILLED.fullmatch(a) for a in said["args"]):
-            result = on_the_driver(file, change, said)
+        if filled:
+            result = on_the_driver(file, change, said | {"seeds": max(seeds, 1)})
         else:
             chance = np.random.default_rng(0)
             module, args = module_of(file, change), [_argument(a, chance) for a in said.pop("args")]
@@ -204,6 +205,7 @@ def on_the_driver(file: Path, change: str | None, said: dict[str, Any]) -> Any:
     """Run a text on arrays that a driver has allocated and the host has filled, or a part of them."""
     kind = {"device": said["device"]} if "device" in said else {}
     kind |= {"sanitize": said["sanitize"], "seed": said["seed"], "timeout": said["timeout"], "threads": said.get("threads")}
+    kind["seeds"] = said["seeds"]
     driver = Driver(Settings(**kind))
     driver.readers.clear()
     chance, params = np.random.default_rng(0), b""

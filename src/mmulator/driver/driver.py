@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mmulator.driver import progress
@@ -136,8 +137,8 @@ class Driver:
             else:
                 from mmulator.driver import seeds
 
-                every, alone = range(settings.seed, settings.seed + settings.seeds), replace(settings, threads=1)
-                done = seeds.agreed(function, memory, every, lambda seed: function.run(shape, params, memory, seed, alone))
+                run = partial(function.run, shape, params, memory)
+                done = seeds.agreed(function, memory, settings, run)
         except KeyboardInterrupt as stop:
             if not stop.args:  # not of a launch
                 raise
