@@ -21,10 +21,10 @@ from mmulator.findings import Finding, union
 from mmulator.host.report import Report
 from mmulator.launch.arena import pointer
 from mmulator.launch.written import Written
-from mmulator.rules.races import HALF_STRONG, REPLICATED_READ, STEADY_LATER
+from mmulator.rules.races import HALF_STRONG, NOT_RELEASED, REPLICATED_READ, STEADY_LATER
 
 # Notes of races that most often do no harm; where the seed changes the result they are what may have done it.
-DOUBTS = frozenset(rule.name for rule in (HALF_STRONG, REPLICATED_READ, STEADY_LATER))
+DOUBTS = frozenset(rule.name for rule in (HALF_STRONG, NOT_RELEASED, REPLICATED_READ, STEADY_LATER))
 CHUNK = 1 << 20  # bytes that are compared, and kept where they changed
 
 
