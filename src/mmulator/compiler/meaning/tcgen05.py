@@ -20,7 +20,7 @@ from mmulator.errors import must_be
 from mmulator.isa.types import type_bits
 from mmulator.layouts.tensor_memory import MOVES, columns_of
 from mmulator.layouts.tensor_variants import Variant
-from mmulator.native.hooks.operands import UniformOperand
+from mmulator.native.hooks.operands import UniformOperand, matrix_described
 from mmulator.native.hooks.tensor import TensorStep, tensor_ordered
 from mmulator.native.matrix import tensor_core as core
 from mmulator.native.matrix import tensor_memory as rt
@@ -169,6 +169,9 @@ def mma(e: Emitter, ins: Instruction) -> None:
     in_cells = isinstance(a, Address) + bool(form["ashift"])
     a_word = e.spill(U64(e.address(a)) if isinstance(a, Address) else U64(e.source(a, "b64")))
     b_word = e.spill(U64(e.source(b, "b64")))
+    if not isinstance(a, Address):
+        e.call(matrix_described, e.w, e.lanes_of(ins), a_word, words, int(UniformOperand.A_DESC), e.site)
+    e.call(matrix_described, e.w, e.lanes_of(ins), b_word, words, int(UniformOperand.B_DESC), e.site)
     known = table_pointer(e, ptr, ("tcgen05", e.site), lambda tables: np.zeros(1, np.uint64))
     e.call(
         core.issue_mma, e.w, e.lanes_of(ins), known, variant.number, e.spill(_place(e, d)), a_word, b_word,
