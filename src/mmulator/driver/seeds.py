@@ -55,6 +55,9 @@ def agreed(function: Function, regions: Regions, settings: Settings, run: Callab
     first = time.perf_counter()
     memory = Snapshot(_memory(function, regions), ((r.written, r.size) for r in regions if r.written is not None))
 
+    unlike: list[Piece] = []
+    last = seeds[0]
+
     def timed(seed: int) -> Report:
         nonlocal first
         done = run(seed, alone)
@@ -68,8 +71,6 @@ def agreed(function: Function, regions: Regions, settings: Settings, run: Callab
         if unlike:
             raise _error(function, regions.given, unlike, (seeds[0], seed))
 
-    unlike: list[Piece] = []
-    last = seeds[0]
     try:
         report, findings = campaign(seeds, timed, memory, compare)
     except UnstableResult as error:

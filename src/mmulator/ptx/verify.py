@@ -78,8 +78,9 @@ def _types(module: ParsedModule) -> Iterator[InvalidInstructionError]:
     """The error of declarations of a type that the module's version does not have."""
     if module.version >= _WIDE:
         return
-    types = {v.type for owner in (module, *module.functions) for v in owner.variables}
-    types.update(*(f.registers.values() for f in module.functions), (p.type for f in module.functions for p in f.params))
+    types = {v.type for v in module.variables}
+    for f in module.functions:
+        types.update(f.registers.values(), (v.type for v in f.variables), (p.type for p in f.params))
     if "b128" in types:
         at = module.source.text.find(".b128")
         yield InvalidInstructionError(

@@ -278,7 +278,7 @@ def _layout(c: FindingContext) -> tuple[str, str, str]:
     return f"{OPERAND_NAMES[c.words[0]]} {c.words[1]:#x} of {c.instruction.mnemonic}: {text}", "", hint
 
 
-SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
+SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str] | tuple[str, str, str]]] = {
     BOUNDS.number: _forgiven, ALIGNMENT.number: _forgiven, SPACES.number: _forgiven,
     WGMMA_OPERAND.number: _differs, OPERAND_DIFFERS.number: _differs, WMMA_OPERAND.number: _differs,
     SELECTOR.number: _differs, SELECTOR_RANGE.number: _range,
