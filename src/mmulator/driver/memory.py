@@ -15,7 +15,7 @@ from mmulator.codegen.locks import Lock, at_fork
 from mmulator.driver.pieces import Allocation as Allocation
 from mmulator.driver.pieces import Pieces
 from mmulator.errors import LaunchError
-from mmulator.launch.arena import reserve
+from mmulator.launch.arena import bytes_at, reserve
 from mmulator.launch.pages import blank
 from mmulator.launch.regions import NONE, Region, Regions, merged, pointer, room_behind
 from mmulator.launch.written import Unfilled, Written
@@ -167,7 +167,7 @@ class Memory:
         for r in regions if unfilled else ():
             size, word = unfilled.get(r.start, (0, 0))
             if r.written is None and r.size == size:
-                r.written = Unfilled(r.host, size, word)
+                r.written = Unfilled(bytes_at(r.host, size), word)
 
     def expose(
         self, address: int, size: int, owner: Any, label: str = "memory whose address was taken", *, whole: bool = False,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from mmulator.launch.arena import bytes_at
 from mmulator.native.state import BY_HOST, BY_KERNEL
 
 
@@ -54,9 +53,9 @@ class Unfilled(Written):
     """Bytes of memory that its allocator filled with a word, 8 bytes that programs do not write: where the word still is nobody
     has written. The marks are made anew for each launch, since the host writes when nobody looks."""
 
-    def __init__(self, host: int, size: int, word: int) -> None:
+    def __init__(self, memory: np.ndarray, word: int) -> None:
         super().__init__(np.zeros(0, np.uint8))
-        self._bytes, self._word = bytes_at(host, size), word
+        self._bytes, self._word = memory, word
 
     @property
     def whole(self) -> bool:

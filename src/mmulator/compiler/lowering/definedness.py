@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from mmulator.codegen.lang import Native
-from mmulator.codegen.ops import bits_mask, load, mask_bits, select, shuffle, store
+from mmulator.codegen.ops import bits_mask, iota, load, mask_bits, select, shuffle, store
 from mmulator.codegen.types import i32, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.compiler.emit.block import LANES
@@ -416,8 +416,7 @@ def _written(e: Emitter, s: Shadow, ins: Instruction, values: tuple[Operand, ...
         for n, name, mask in found:
             bad = lanes & ~mask
             with e.b.if_(bad != 0):
-                loaded = s.doubt.memory(name)
-                e.call(events.undefined_written, e.w, lanes, bad, at, _base(space), n * size, size, loaded, e.site)
+                e.call(events.undefined_written, e.w, lanes, bad, at, _base(space), n * size, size, s.doubt.memory(name), e.site)
 
     return settle
 
@@ -459,16 +458,10 @@ def _stmatrix(e: Emitter, s: Shadow, ins: Instruction) -> Callable[[], None] | N
         for n, name, mask in found:
             with e.b.if_(mask != FULL):
                 rows = shuffle(at, None, [_ROWS * n + lane // 4 for lane in range(LANES)])
-                own = rows + Value(e.b, U64, _steps())
-                loaded = s.doubt.memory(name)
-                base = _base(state_space(form))
-                e.call(events.undefined_written, e.w, ALL, ~mask, e.spill(own), base, 0, 4, loaded, e.site)
+                own, base = e.spill(rows + (iota(U64) & 3) * 4), _base(state_space(form))
+                e.call(events.undefined_written, e.w, ALL, ~mask, own, base, 0, 4, s.doubt.memory(name), e.site)
 
     return settle
-
-
-def _steps() -> str:
-    return "<" + ", ".join(f"i64 {4 * (lane % 4)}" for lane in range(LANES)) + ">"
 
 
 def _wmma_store(e: Emitter, s: Shadow, ins: Instruction) -> None:

@@ -250,7 +250,7 @@ def _forgiven(c: FindingContext) -> tuple[str, str]:
 
 @lru_cache(1024)
 def _judged(form: Form, operand: str, word: int, shape: int) -> tuple[str, str] | None:
-    """What `mmulator descriptor check` calls an error of a matrix descriptor, and its hint. shape: as in `matrix_described`."""
+    """The error that `mmulator descriptor check` finds in a matrix descriptor, with its hint. shape: as in `matrix_described`."""
     from mmulator.inspect.descriptors.checks import check_tile
     from mmulator.inspect.descriptors.tile import Placed, tile_of
     from mmulator.inspect.search import form_of
@@ -268,17 +268,17 @@ def _judged(form: Form, operand: str, word: int, shape: int) -> tuple[str, str] 
 
 
 def misplaces(c: FindingContext) -> tuple[str, str] | None:
-    """What is wrong with a recorded matrix descriptor, and what to do."""
+    """The error of a recorded matrix descriptor, with its hint."""
     operand, word, shape, _ = c.words
     return _judged(c.instruction.form, "ab"[operand], word, shape)
 
 
-def _layout(c: FindingContext) -> tuple[str, str, str]:
+def _layout(c: FindingContext) -> str:
     text, hint = must_be(misplaces(c), tuple)
-    return f"{OPERAND_NAMES[c.words[0]]} {c.words[1]:#x} of {c.instruction.mnemonic}: {text}", "", hint
+    return f"{OPERAND_NAMES[c.words[0]]} {c.words[1]:#x} of {c.instruction.mnemonic}: {text}; {hint}"
 
 
-SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str] | tuple[str, str, str]]] = {
+SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     BOUNDS.number: _forgiven, ALIGNMENT.number: _forgiven, SPACES.number: _forgiven,
     WGMMA_OPERAND.number: _differs, OPERAND_DIFFERS.number: _differs, WMMA_OPERAND.number: _differs,
     SELECTOR.number: _differs, SELECTOR_RANGE.number: _range,

@@ -19,8 +19,7 @@ def bytes_moved(w: ptr_to(Warp), lane: u32, source: u64, target: u64, bytes: u32
 
 @hook
 def row_moved(t: ptr_to(Transfer), rank: u32, at: u64, source: u64) -> None:
-    """The same for a row of a box: a CTA's shared memory from `at` on gets what is in the tensor, whose bytes lie from `source`
-    on."""
+    """Called for a row of a box that a CTA's shared memory gets from `at` on; the bytes of the tensor lie from `source` on."""
 
 
 @hook

@@ -335,7 +335,7 @@ def origin_noted(w: ptr_to(Warp), lane: u32, source: u64, target: u64, site: u32
 
 @native
 def one_brought(w: ptr_to(Warp), lane: u32, source: u64, target: u64, bytes: u32, site: u32) -> None:
-    """Mark bytes of shared memory that a copy brings from device memory where nobody has written them."""
+    """Mark bytes of shared memory that a copy brings from unwritten device memory."""
     state = cast_ptr(u8, value_state_at(w, lane, target))
     marks = null(u8)
     none = u8(0)
@@ -362,7 +362,7 @@ def one_brought(w: ptr_to(Warp), lane: u32, source: u64, target: u64, bytes: u32
 
 @native
 def row_brought(t: ptr_to(Transfer), rank: u32, at: u64, source: u64) -> None:
-    """The same for a row of a box."""
+    """Mark such bytes of a row of a box."""
     w = cast_ptr(Warp, t.warp)
     if u64(of_launch(w.cta.cluster).values) == 0:
         return
@@ -380,7 +380,7 @@ def row_brought(t: ptr_to(Transfer), rank: u32, at: u64, source: u64) -> None:
 def lanes_brought(
     w: ptr_to(Warp), mask: u32, source: ptr_to(u64), target: ptr_to(u64), bytes: u32, valid: ptr_to(u32), site: u32
 ) -> None:
-    """The same for cp.async."""
+    """Mark such bytes of a cp.async."""
     if u64(of_launch(w.cta.cluster).values) == 0 or w.cta.fault != 0:
         return
     left = mask
