@@ -169,15 +169,15 @@ def mma(e: Emitter, ins: Instruction) -> None:
     in_cells = isinstance(a, Address) + bool(form["ashift"])
     a_word = e.spill(U64(e.address(a)) if isinstance(a, Address) else U64(e.source(a, "b64")))
     b_word = e.spill(U64(e.source(b, "b64")))
-    if not isinstance(a, Address):
-        e.call(matrix_described, e.w, e.lanes_of(ins), a_word, words, int(UniformOperand.A_DESC), e.site)
-    e.call(matrix_described, e.w, e.lanes_of(ins), b_word, words, int(UniformOperand.B_DESC), e.site)
     known = table_pointer(e, ptr, ("tcgen05", e.site), lambda tables: np.zeros(1, np.uint64))
     e.call(
         core.issue_mma, e.w, e.lanes_of(ins), known, variant.number, e.spill(_place(e, d)), a_word, b_word,
         words, adds, divides, metadata, *scales, registers(e, off) if off else zero, len(elements(off)) if off else 0,
         zeros, int(variant.pair), int(in_cells), e.mover(core.move_mma), e.site,
     )  # fmt: skip
+    if not isinstance(a, Address):
+        e.call(matrix_described, e.w, e.lanes_of(ins), a_word, words, int(UniformOperand.A_DESC), e.site)
+    e.call(matrix_described, e.w, e.lanes_of(ins), b_word, words, int(UniformOperand.B_DESC), e.site)
 
 
 @means("tcgen05.cp")

@@ -261,7 +261,7 @@ def _judged(form: Form, operand: str, word: int, shape: int) -> tuple[str, str] 
             fields = instruction_fields(shape, form.mnemonic)
             form, shape = form_of(fields.instruction), getattr(fields.descriptor, f"transpose_{operand}")
         tile = tile_of(form, operand, bool(shape))
-        found = check_tile(Placed(tile, tile.generation.decode(word)), 0, None, None, 0)
+        found = check_tile(Placed(tile, tile.generation.decode(word)), 0, None, 1 << 32, 0)  # beyond memory is a fault
     except (MmulatorError, AttributeError):
         return None  # the launch says what is wrong
     return next(((f.text, f.hint) for f in found if f.level == "error"), None)

@@ -73,7 +73,7 @@ def note_descriptor(
     w: ptr_to(Warp), lanes: u32, words: ptr_to(u64), shapes: ptr_to(u32), operand: u32, site: u32
 ) -> None:
     """Record a matrix descriptor for each place in the pattern and layout, for diagnostics/findings/operands.py to judge."""
-    if lanes == 0:
+    if lanes == 0 or w.cta.fault != 0:
         return
     lane = trailing_zeros(lanes)
     kind = (words[lane] & ~u64(START)) ^ (u64(shapes[lane]) << 20) ^ u64(operand)
