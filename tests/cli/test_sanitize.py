@@ -184,6 +184,35 @@ def test_seeds_are_a_union_and_the_first_decides_the_arrays(go: Run) -> None:
     assert "  seeds: found under all 6" in out
 
 
+def test_a_seed_that_changes_the_result_makes_notes_errors(go: Run) -> None:
+    # each block leaves a number, and notes what the other has left by now
+    body = """
+  mov.u32 %r0, %tid.x;
+  mov.u32 %r1, %ctaid.x;
+  setp.ne.u32 %p0, %r0, 0;
+  @%p0 bra done;
+  mul.wide.u32 %rd1, %r1, 4;
+  add.u64 %rd1, %rd1, %rd0;
+  st.global.u32 [%rd1], 5;
+  xor.b32 %r1, %r1, 1;
+  mul.wide.u32 %rd2, %r1, 4;
+  add.u64 %rd2, %rd2, %rd0;
+  ld.volatile.global.u32 %r2, [%rd2];
+  st.global.u32 [%rd1+8], %r2;
+done:
+"""
+    code, out, _ = go("--sanitize", body=body)
+    assert code == 0 and "race-half-strong" in out
+    code, out, _ = go("--sanitize", "--seeds", "6", body=body)
+    assert code == 3 and "--strict" not in out
+    said = " ".join(out.split())
+    assert "error: ld.volatile.global.u32 reads" in said and re.search(r"and seed \d leaves another result: out\[\d\] is", said)
+    code, out, _ = go("--sanitize", "--seeds", "6", "--rules", "mbarriers", body=body)
+    assert code == 0
+    code, out, _ = go("--sanitize", "--seeds", "6", body=body.replace("%r2;", "7;"))
+    assert code == 0
+
+
 def test_a_finding_of_some_seeds_says_of_which(go: Run) -> None:
     # who comes last makes the mbarrier twice, if that is warp 2
     some = """

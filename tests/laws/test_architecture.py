@@ -19,11 +19,11 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("errors",), ("files", "sarif"),
     ("interop", "hosts", "demangle", "digests", "tables"), ("distance", "names"), ("codegen",), ("isa",),
     ("numerics", "layouts"),
-    ("twin",), ("instruction",),
+    ("twin",), ("instruction",), ("inspect",),
     ("toolkit",), ("ptx",), ("program",), ("native",), ("sanitizer",), ("compiler",), ("launch",), ("diagnostics",), ("record",),
     ("settings",), ("host",), ("debug",),
     ("hardware",), ("driver",), ("doors",), ("jobs",), ("judging",),
-    ("conformance",), ("inspect",), ("explore",), ("cli",), ("__main__",),
+    ("conformance",), ("explore",), ("cli",), ("__main__",),
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 LONGEST = 500  # lines

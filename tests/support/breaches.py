@@ -18,10 +18,11 @@ what points at no line is marked at the line of the launch. NAME.txt has the who
 Of the launch: keywords of Kernel.launch, and sanitize="strict" (False: without the sanitizer; "static": no launch, the text is
 judged). args: type[shape] and a constant, or random numbers; `u32 16`: a scalar; `null`: a null pointer; `f16[64,64] box=64,32
 swizzle=64B`: a tensor map of an array; `u32[9] filled=8`: memory of the driver's, of which the host has written so many bytes
-(the other arrays are then the driver's, too, and filled). entry="name": of several kernels. seeds=3: what so many seeds find,
-told as one, and counted. habits=["a-rule"]: notes that the kernel has, as what compilers make has, whatever is changed.
-memory=[(0x700000000000, "u32[64] 0", "a table")]: arrays at these addresses. host=[(0x5000, 0x6000, "the heap")]: memory of a
-program of C++ that no kernel may use. `//! a, b: grid=2`: what the launch has instead for these revisions.
+(the other arrays are then the driver's, too, and filled); a map's, too, behind its swizzle. entry="name": of several kernels.
+seeds=3: what so many seeds find, told as one, and counted; of arrays that are filled, whether they leave one result, too.
+habits=["a-rule"]: notes that the kernel has, as what compilers make has, whatever is changed. memory=[(0x700000000000, "u32[64]
+0", "a table")]: arrays at these addresses. host=[(0x5000, 0x6000, "the heap")]: memory of a program of C++ that no kernel may
+use. `//! a, b: grid=2`: what the launch has instead for these revisions.
 """
 
 from __future__ import annotations
@@ -141,10 +142,13 @@ def launch_of(file: Path, change: str | None = None) -> dict[str, Any]:
     return {key: value for one in own for key, value in eval(f"dict({one})", {"__builtins__": {"dict": dict}}).items()}
 
 
+def _map(array: np.ndarray, said: re.Match[str]) -> mm.TensorMap:
+    return mm.TensorMap.tiled(array, tuple(int(n) for n in said[2].split(",")), swizzle=said[3])
+
+
 def _argument(said: str, chance: np.random.Generator) -> Any:
     if found := _MAP.fullmatch(said):
-        box = tuple(int(n) for n in found[2].split(","))
-        return mm.TensorMap.tiled(_argument(found[1], chance), box, swizzle=found[3])
+        return _map(_argument(found[1], chance), found)
     if found := _ARRAY.fullmatch(said):
         kind, shape, constant = found.groups()
         extents = tuple(int(n) for n in shape.split(",") if n)
@@ -174,15 +178,16 @@ def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) ->
     """The report of a launch; of one that is refused or faults, the error, which has its findings."""
     said: dict[str, Any] = {"sanitize": "strict", "seed": seed, "timeout": 60, "args": []} | launch_of(file, change) | more
     habits, own, seeds = said.pop("habits", ()), said.pop("host", ()), said.pop("seeds", 0)
-    if seeds:
+    filled = any(_FILLED.fullmatch(a) for a in said["args"])
+    if seeds and not filled:
         runs = [launch(file, change, n, **more, seeds=0) for n in range(seed, seed + seeds)]
         return SimpleNamespace(findings=union(run.findings for run in runs), runs=seeds)
     host_memory[:] = [lambda at: next(((range(a, b), name) for a, b, name in own if a <= at < b), None)] if own else []
     try:
         if said["sanitize"] == "static":
             return SimpleNamespace(findings=static_findings(module_of(file, change).tree))
-        if any(_FILLED.fullmatch(a) for a in said["args"]):
-            result = on_the_driver(file, change, said)
+        if filled:
+            result = on_the_driver(file, change, said | {"seeds": max(seeds, 1)})
         else:
             chance = np.random.default_rng(0)
             module, args = module_of(file, change), [_argument(a, chance) for a in said.pop("args")]
@@ -198,17 +203,26 @@ def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) ->
 
 def on_the_driver(file: Path, change: str | None, said: dict[str, Any]) -> Any:
     """Run a text on arrays that a driver has allocated and the host has filled, or a part of them."""
-    driver = Driver(Settings(sanitize=said["sanitize"], seed=said["seed"], timeout=said["timeout"], threads=said.get("threads")))
+    kind = {"device": said["device"]} if "device" in said else {}
+    kind |= {"sanitize": said["sanitize"], "seed": said["seed"], "timeout": said["timeout"], "threads": said.get("threads")}
+    kind["seeds"] = said["seeds"]
+    driver = Driver(Settings(**kind))
     driver.readers.clear()
     chance, params = np.random.default_rng(0), b""
     for one in said["args"]:
         found = _FILLED.fullmatch(one)
-        value = _argument(found[1] if found else one, chance)
+        one = found[1] if found else one
+        mapped = _MAP.fullmatch(one)
+        value = _argument(mapped[1] if mapped else one, chance)
         if isinstance(value, np.ndarray):
             memory = driver.memory.allocate(value.nbytes, "device memory", watched=True)
             size = int(found[2]) if found else value.nbytes
             memory.bytes()[:size] = value.view(np.uint8).ravel()[:size]
             driver.memory.wrote(memory.address, size)
+            if mapped:
+                there = memory.bytes().view(value.dtype).reshape(value.shape)
+                params += bytes(-len(params) % 64) + _map(there, mapped).encode(memory.address)
+                continue
             value, size = memory.address, 8
         else:
             size = 8 if value >> 32 else 4

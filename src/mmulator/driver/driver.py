@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mmulator.driver import progress
@@ -142,14 +143,15 @@ class Driver:
             if not self.watches:
                 self.memory.unwatch()
             memory = self.memory.regions(regions)
-
+            if self.watches:
+                self.memory.follow(memory)
             if settings.seeds == 1:
                 done = function.run(shape, params, memory, settings.seed, settings, arrays)
             else:
                 from mmulator.driver import seeds
 
-                every, alone = range(settings.seed, settings.seed + settings.seeds), replace(settings, threads=1)
-                done = seeds.agreed(function, memory, every, lambda seed: function.run(shape, params, memory, seed, alone))
+                run = partial(function.run, shape, params, memory)
+                done = seeds.agreed(function, memory, settings, run)
         except KeyboardInterrupt as stop:
             if not stop.args:  # not of a launch
                 raise

@@ -81,7 +81,9 @@ class Function:
             sampled=measuring.get() and settings.only_runs, progress=launching.counted, meanwhile=launching.look,
         )  # fmt: skip
         if settings.sanitize:
-            how.keep_going, how.watched = settings.keep_going, any(r.written is not None for r in regions)
+            from mmulator.driver.memory import unfilled
+
+            how.keep_going, how.watched = settings.keep_going, bool(unfilled) or any(r.written is not None for r in regions)
         arguments = Arguments(np.frombuffer(params, np.uint8), self.offsets, regions=regions)
         launch = Launch(self.kernel, shape, arguments, self.loaded.device)
         if settings.debug:

@@ -15,10 +15,10 @@ from mmulator.codegen.locks import Lock, at_fork
 from mmulator.driver.pieces import Allocation as Allocation
 from mmulator.driver.pieces import Pieces
 from mmulator.errors import LaunchError
-from mmulator.launch.arena import reserve
+from mmulator.launch.arena import bytes_at, reserve
 from mmulator.launch.pages import blank
 from mmulator.launch.regions import NONE, Region, Regions, merged, pointer, room_behind
-from mmulator.launch.written import Written
+from mmulator.launch.written import Unfilled, Written
 
 ALIGN = 512  # of an allocation, as cudaMalloc's
 GAP = 4096  # bytes behind an allocation that are nobody's
@@ -28,6 +28,8 @@ RESERVED = 1 << 40  # bytes of addresses that are reserved at a time
 LARGE = 1 << 28  # bytes from which on it is as the system gives it: no page is there before it is used
 
 lenders: list[Callable[[], Sequence[Region]]] = []  # of libraries whose addresses programs of C++ give to kernels unseen
+# Memory of libraries that was filled when it was allocated, by address: its size, and the 8 bytes that it was filled with.
+unfilled: dict[int, tuple[int, int]] = {}
 
 
 def lent_memory() -> Sequence[Region]:
@@ -159,6 +161,13 @@ class Memory:
             for a in list(self._allocated.values()):
                 if a.written is not None:
                     a.written.forget()
+
+    def follow(self, regions: Regions) -> None:
+        """In a launch, follow what is read of memory that a library has filled and nobody written since."""
+        for r in regions if unfilled else ():
+            size, word = unfilled.get(r.start, (0, 0))
+            if r.written is None and r.size == size:
+                r.written = Unfilled(bytes_at(r.host, size), word)
 
     def expose(
         self, address: int, size: int, owner: Any, label: str = "memory whose address was taken", *, whole: bool = False,

@@ -17,7 +17,7 @@ import numpy as np
 from mmulator.demangle import demangle
 from mmulator.driver.functions import Function
 from mmulator.errors import UnstableResult
-from mmulator.host.campaign import Piece, Snapshot, campaign
+from mmulator.host.campaign import Piece, Snapshot, campaign, raised
 from mmulator.host.module import Kernel
 from mmulator.host.report import Report
 from mmulator.isa.effects import MemoryEffect
@@ -26,6 +26,8 @@ from mmulator.launch.regions import Region, Regions
 from mmulator.program.calls import reached
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Instruction, Reg
+from mmulator.rules.choice import chosen
+from mmulator.settings import STRICT, Settings
 
 WORD = 4  # bytes that a message shows
 RULE = (
@@ -41,27 +43,44 @@ def _memory(function: Function, regions: Regions) -> Iterator[tuple[Region, np.n
     yield from ((r, bytes_at(r.host, r.size)) for r in regions if r.writable)
 
 
-def agreed(function: Function, regions: Regions, seeds: Sequence[int], run: Callable[[int], Report]) -> Report:
+def agreed(function: Function, regions: Regions, settings: Settings, run: Callable[[int, Settings], Report]) -> Report:
     """The report of the first seed's launch. Its stores are what memory has afterwards, whatever is raised of the others.
 
-    run(seed) launches. Raises UnstableResult if another seed leaves other bits; what `run` raises, which says under which
-    seed if it was not the first.
+    run(seed, settings) launches. Raises UnstableResult if another seed leaves other bits; what `run` raises, which says under
+    which seed if it was not the first.
     """
+    seeds = range(settings.seed, settings.seed + settings.seeds)
+    alone = replace(settings, threads=1, sanitize=settings.sanitize and STRICT)  # notes may become errors
+    asked = chosen(settings.rules, settings.sanitize == STRICT)
     first = time.perf_counter()
     memory = Snapshot(_memory(function, regions), ((r.written, r.size) for r in regions if r.written is not None))
 
+    unlike: list[Piece] = []
+    last = seeds[0]
+
     def timed(seed: int) -> Report:
         nonlocal first
-        done = run(seed)
+        done = run(seed, alone)
         first = time.perf_counter() if seed == seeds[0] else first
         return done
 
     def compare(seed: int) -> None:
-        other = list(memory.differing())
-        if other:
-            raise _error(function, regions.given, other, (seeds[0], seed))
+        nonlocal last
+        last = seed
+        unlike.extend(memory.differing())
+        if unlike:
+            raise _error(function, regions.given, unlike, (seeds[0], seed))
 
-    report, findings = campaign(seeds, timed, memory, compare)
+    try:
+        report, findings = campaign(seeds, timed, memory, compare)
+    except UnstableResult as error:
+        places = [p.owner.start + p.start for p in unlike]
+        inside = [r for r in (*regions, *regions.given) if any(r.start <= at < r.end for at in places)]
+        labels = [f" of {r.label}, which has {r.size}" for r in inside] if any(reasons(function.kernel)) else [""]
+        found = raised(error.findings, last, "", labels)
+        error.findings = tuple(f for f in found if f.rule in asked or f.is_error)
+        raise
+    findings = tuple(f for f in findings if f.rule in asked)
     same = f"the same bits under seeds {seeds[0]} to {seeds[-1]}, {time.perf_counter() - first:.1f} s for the others"
     return replace(report, notes=[*report.notes, same], findings=findings)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -21,7 +21,10 @@ from mmulator.findings import Finding, union
 from mmulator.host.report import Report
 from mmulator.launch.arena import pointer
 from mmulator.launch.written import Written
+from mmulator.rules.races import HALF_STRONG, NOT_RELEASED, REPLICATED_READ, STEADY_LATER
 
+# Notes of races that most often do no harm; where the seed changes the result they are what may have done it.
+DOUBTS = frozenset(rule.name for rule in (HALF_STRONG, NOT_RELEASED, REPLICATED_READ, STEADY_LATER))
 CHUNK = 1 << 20  # bytes that are compared, and kept where they changed
 
 
@@ -35,6 +38,17 @@ def _same(a: np.ndarray, b: np.ndarray) -> bool:
     if sys.platform == "win32":  # whose library has no such name
         return bool(np.array_equal(a, b))
     return _compare()(pointer(a), pointer(b), a.nbytes) == 0
+
+
+def raised(findings: Iterable[Finding], seed: int, said: str, memory: Sequence[str]) -> tuple[Finding, ...]:
+    """Findings of which DOUBTS are errors, since a seed leaves another result. said: what differs, or "". memory: words of their
+    `where` that concern it.
+    """
+    why = f"; and seed {seed} leaves another result{said}"
+    return tuple(
+        replace(f, severity="error", message=f.message + why) if f.rule in DOUBTS and any(m in f.where for m in memory) else f
+        for f in findings
+    )
 
 
 @dataclass

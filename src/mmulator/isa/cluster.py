@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmulator.isa.effects import ACTS, Effects, Ends, MemoryEffect, Orders, Pointer, Ptxas, Queue, Step, Together
+from mmulator.isa.effects import ACTS, Effects, Ends, Flow, MemoryEffect, Orders, Pointer, Ptxas, Queue, Step, Together
 from mmulator.isa.pieces import COMPLETE_TX, MBARRIER, MOVES, SYNC, addr, dst, maybe, need, one, reg, row, src, type_
 from mmulator.isa.row import OperandSpec, Row
 
@@ -36,8 +36,8 @@ ROWS: tuple[Row, ...] = (
         effects=_READS),
     row("clusterlaunchcontrol.query_cancel",
         (one("query", "get_first_ctaid"), one("vec", "v4"), type_("b32"), one("stype", "b128")), (dst(per="vec"), _RESPONSE),
-        f"{SYNC}: clusterlaunchcontrol.query_cancel", (8, 6), 100, effects=_READS),
+        f"{SYNC}: clusterlaunchcontrol.query_cancel", (8, 6), 100, effects=_READS.but(flow=Flow.ANSWER)),
     row("clusterlaunchcontrol.query_cancel",
         (one("query", "get_first_ctaid::x", "get_first_ctaid::y", "get_first_ctaid::z"), type_("b32"), one("stype", "b128")),
-        (dst(), _RESPONSE), f"{SYNC}: clusterlaunchcontrol.query_cancel", (8, 6), 100, effects=_READS),
+        (dst(), _RESPONSE), f"{SYNC}: clusterlaunchcontrol.query_cancel", (8, 6), 100, effects=_READS.but(flow=Flow.ANSWER)),
 )  # fmt: skip

@@ -134,6 +134,7 @@ class Flow(Enum):
     WGMMA = "the same, of matrices in shared memory"
     PICKS = "as ANY of the sources that a selector picks from"
     LANES = "as of the lane that it is taken from"  # shfl alone, with its operands a, b, c and membermask
+    ANSWER = "if the answer that it reads is yes"  # of clusterlaunchcontrol.query_cancel alone
     MOVED = "an element, if the lane that it comes from has one"  # the meaning calls `definedness.moved`, which needs a function
     WARP = "if a lane that takes part has one: nobody may look at what the others answer"
     REDUCED = "if all lanes that take part have one"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -9,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from mmulator.driver.seeds import reasons
 from mmulator.errors import ExecutionFault, MmulatorError
 from mmulator.findings import Finding, at_places, counted, grouped, places
-from mmulator.host.campaign import Snapshot, campaign
+from mmulator.host.campaign import Snapshot, campaign, raised
 from mmulator.host.module import Kernel
 from mmulator.host.report import Report
 from mmulator.jobs.suppressions import Suppression, sorted_out
-from mmulator.rules import RULES
+from mmulator.rules import RULES, TOPICS
 from mmulator.rules.choice import NOTES, chosen
 from mmulator.sarif import Baseline
 from mmulator.schemas import document
@@ -56,9 +58,11 @@ class Judged:
     def of(
         cls, found: Sequence[Finding], wish: SanitizerOptions, expected: Sequence[Suppression], seeds: Sequence[int]
     ) -> Judged:  # fmt: skip
-        asked = [f for f in found if f.rule in wish.rules]
+        notes = NOTES - wish.rules if wish.rules & set(RULES) - NOTES else frozenset()
+        races = any(rule.name in wish.rules for rule in TOPICS["races"])
+        asked = [f for f in found if f.rule in wish.rules or (races and f.is_error and f.rule in notes)]
         findings, suppressed, idle = sorted_out(asked, expected)
-        quiet = tuple(f for f in found if f.rule in NOTES - wish.rules) if wish.rules & set(RULES) - NOTES else ()
+        quiet = tuple(f for f in found if f.rule in notes and not f.is_error)
         return cls(findings, suppressed, idle, tuple(seeds), wish.rules, quiet)
 
     def against(self, baseline: Baseline | None) -> Judged:
@@ -130,13 +134,19 @@ def run(
     memory = Snapshot([*variables, *((None, a) for a in {id(a): a for a in arrays.values()}.values())])
     seeds = range(first, first + wish.seeds)
     begun = 0
+    reference: dict[str, np.ndarray] = {}
+    unlike: list[tuple[int, str]] = []  # a seed, and an element that it leaves otherwise than the first
 
     def one(seed: int) -> Report:
         nonlocal begun
         begun = seed - first + 1
-        return launch(seed=seed, progress=progress if seed == first else None)
+        done = launch(seed=seed, progress=progress if seed == first else None)
+        if seed == first and wish.seeds > 1:
+            reference.update((name, a.copy()) for name, a in arrays.items())
+        return done
 
     def over(seed: int) -> None:
+        unlike.extend((seed, said) for said in _differences(arrays, reference))
         if progress:
             progress("seeds", seed - first + 1, len(seeds))
 
@@ -145,6 +155,9 @@ def run(
     except MmulatorError as error:
         error.__dict__["judged"] = Judged.of(error.findings, wish, expected, seeds[:begun])
         raise
+    if unlike:
+        names = [f"({re.split(r' is |[[]', said)[0]})" for _, said in unlike] if any(reasons(kernel)) else [""]
+        found = raised(found, unlike[0][0], f": {unlike[0][1]}", names)
     judged = Judged.of(found, wish, expected, seeds)
     if wish.prove and judged.errors:
         proof = _proof(again, kernel, arrays, memory, range(first, first + wish.prove), judged.errors, progress)
@@ -221,8 +234,6 @@ def _doubts(kernel: Kernel, errors: int) -> Iterator[str]:
     """Further causes."""
     if errors > 1:
         yield f"; it may come from another of the {errors} errors"
-    from mmulator.driver.seeds import reasons
-
     for instruction, why in reasons(kernel):
         yield f"; {instruction.mnemonic} at line {instruction.span.line} {why}"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mmulator.native.state import BY_HOST
+from mmulator.native.state import BY_HOST, BY_KERNEL
 
 
 class Written:
@@ -47,3 +47,19 @@ class Written:
         if self.marks is not None and not self._whole:
             self._whole = bool(self.marks.view(np.bool_).all())
         return self.marks is None or self._whole
+
+
+class Unfilled(Written):
+    """Bytes of memory that its allocator filled with a word, 8 bytes that programs do not write: where the word still is nobody
+    has written. The marks are made anew for each launch, since the host writes when nobody looks."""
+
+    def __init__(self, memory: np.ndarray, word: int) -> None:
+        super().__init__(np.zeros(0, np.uint8))
+        self._bytes, self._word = memory, word
+
+    @property
+    def whole(self) -> bool:
+        words = self._bytes[: self._bytes.size & -8].view(np.uint64) != self._word
+        self.marks = np.full(self._bytes.size, BY_KERNEL, np.uint8)
+        self.marks[: self._bytes.size & -8] = np.repeat(words, 8) * np.uint8(BY_KERNEL)
+        return bool(words.all())

@@ -26,23 +26,26 @@ class MaybeUndefined:
     registers: all of them.
     loaded: those that may be undefined because of loaded bytes.
     unwritten: those that may be undefined because some register was never written.
-    missed: those that only a shuffle from a lane that does not execute it makes undefined.
-    misses: these shuffles.
+    missable, missed: those that an instruction makes undefined that leaves lanes without a value, and no other reason.
+    misses: these instructions.
     watched: whether global memory may be undefined too.
     """
 
     registers: frozenset[str]
     loaded: frozenset[str]
     unwritten: frozenset[str]
+    missable: frozenset[str]
     missed: frozenset[str]
     misses: frozenset[Instruction]
     watched: bool = False
 
     def memory(self, name: str) -> int:
-        """The reason why a register may be undefined: 0: not memory; 1: memory alone; 2: perhaps memory; 3: a shuffle."""
+        """The reason why a register may be undefined: 0: not memory; 1: memory alone; 2: perhaps memory; 3: one of `misses`.
+        And 4 if it may be one of these, too.
+        """
         if name in self.missed:
             return 3
-        return (1 + (name in self.unwritten)) * (name in self.loaded)
+        return (1 + (name in self.unwritten)) * (name in self.loaded) + 4 * (name in self.missable)
 
 
 FULL = 0xFFFFFFFF
@@ -75,12 +78,12 @@ def in_doubt(ins: Instruction) -> bool:
 
 def _of_device(ins: Instruction) -> bool:
     """Whether an access loads from global memory, which a program may have allocated but not filled."""
-    return ins.effects.flow is Flow.LOADED and ins.form["space"] == "global"
+    return ins.form["space"] == "global"
 
 
 def missing(function: FunctionBlocks) -> frozenset[Instruction]:
-    """The shfl that may read from a lane that does not execute them and whose value is undefined: their mask is not full, or
-    lanes of it may have exited.
+    """The instructions that may leave a lane without a value: shfl from a lane that does not execute it (its mask is not full, or
+    lanes of it may have exited), and the cluster of an answer that is no.
     """
     if "missing" not in function.known:
         shuffles = {i: b.index for b in function.blocks for i in b.body if flow_of(i) is Flow.LANES}
@@ -88,7 +91,8 @@ def missing(function: FunctionBlocks) -> frozenset[Instruction]:
         left = {*full.values()}
         if left and function.function.is_entry:
             left = left_behind(function, left)
-        function.known["missing"] = frozenset(i for i, n in shuffles.items() if i not in full or n in left)
+        answers = {i for b in function.blocks for i in b.body if flow_of(i) is Flow.ANSWER}
+        function.known["missing"] = answers | {i for i, n in shuffles.items() if i not in full or n in left}
     found: frozenset[Instruction] = function.known["missing"]
     return found
 
@@ -115,7 +119,8 @@ def doubt(function: FunctionBlocks, live: Liveness, watched: bool = False) -> Ma
     unwritten = {n for n in live.into[0] if n not in given and n != CARRY}
     every = spread({*unwritten}, True)
     missed = every - spread({*unwritten}, True, False) if misses else frozenset()
-    return MaybeUndefined(every, spread(set(), True), spread({*unwritten}, False), missed, misses, watched)
+    missable = spread(set(), False) if misses else frozenset()
+    return MaybeUndefined(every, spread(set(), True), spread({*unwritten}, False), missable, missed, misses, watched)
 
 
 def takes_doubt(

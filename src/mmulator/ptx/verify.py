@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from mmulator.codegen.locks import remaining
 from mmulator.errors import InvalidInstructionError
-from mmulator.isa.effects import Ends
+from mmulator.isa.effects import Ends, MemoryEffect, Queue
 from mmulator.isa.form import Form
 from mmulator.isa.match import unavailable
 from mmulator.isa.targets import TARGETS
@@ -41,6 +41,7 @@ def verify(module: ParsedModule) -> tuple[InvalidInstructionError, ...]:
 def _errors(module: ParsedModule) -> Iterator[InvalidInstructionError]:
     yield from _module(module)
     yield from _initialisers(module)
+    yield from _types(module)
     for function in module.functions:
         yield from _function(module, function)
 
@@ -68,6 +69,25 @@ def _initialisers(module: ParsedModule) -> Iterator[InvalidInstructionError]:
                     yield InvalidInstructionError(
                         f"{name} is not declared", span=reference.span, rule="Initializers (PTX ISA 9.1)"
                     )
+
+
+_WIDE = (8, 3)  # the first version with .b128
+
+
+def _types(module: ParsedModule) -> Iterator[InvalidInstructionError]:
+    """The error of declarations of a type that the module's version does not have."""
+    if module.version >= _WIDE:
+        return
+    types = {v.type for v in module.variables}
+    for f in module.functions:
+        types.update(f.registers.values(), (v.type for v in f.variables), (p.type for p in f.params))
+    if "b128" in types:
+        at = module.source.text.find(".b128")
+        yield InvalidInstructionError(
+            f".b128 needs PTX {_version(_WIDE)}; this module says {_version(module.version)}",
+            span=Span(module.source, at, at + len(".b128")), rule="Fundamental Types (PTX ISA 9.1)",
+            hint=f"write .version {_version(_WIDE)}",
+        )  # fmt: skip
 
 
 def _parameters(module: ParsedModule, function: Function) -> Iterator[InvalidInstructionError]:
@@ -133,7 +153,8 @@ def check_instruction(
     if wrong is not None:
         yield wrong.error(instruction.mnemonic_span)
     elif isinstance(form, Form) and not form.open:
-        for problem in (*check_operands(OperandContext(module, function, instruction, form)), *_selected(instruction, form)):
+        problems = check_operands(OperandContext(module, function, instruction, form))
+        for problem in (*problems, *_selected(instruction, form), *_twice(instruction)):
             yield InvalidInstructionError(problem.message, span=problem.span, rule=str(form.section), hint=problem.hint)
 
 
@@ -152,6 +173,15 @@ def _selected(instruction: Instruction, form: Form) -> list[OperandProblem]:
                 what = f"selects .{part.component} of a register" if part.component else "negates a register"
                 problems.append(OperandProblem(f"{instruction.opcode} cannot take an operand that {what}", part.span))
     return problems
+
+
+def _twice(instruction: Instruction) -> Iterator[OperandProblem]:
+    """The problem of a load from tensor memory with a register twice in its vector, for which ptxas 13.5 gives up."""
+    if instruction.effects.queue is Queue.TENSOR_MOVES and instruction.effects.memory is MemoryEffect.READ:
+        registers = [o for o in flatten(instruction.operands[:1]) if isinstance(o, Reg)]
+        names = [r.name for r in registers]
+        if again := next((r for n, r in enumerate(registers) if r.name in names[:n]), None):
+            yield OperandProblem(f"{again.name} is there twice", again.span, "each result needs a register of its own")
 
 
 _RULE = "TensorCore 5th Generation Family Instructions: CTA pair (PTX ISA 9.1)"

@@ -141,9 +141,24 @@ BARRIER_UNPAIRED = Rule(
     "undefined.",
     "pair every barrier.cluster.arrive with one barrier.cluster.wait, on every way through the kernel",
 )  # fmt: skip
+_CANCEL = _SYNC + "clusterlaunchcontrol"
+CANCEL_AGAIN = Rule(
+    423, "cluster-cancel-again", _ERROR, "a block asks for another cluster after it has seen that there was none", _CANCEL,
+    "A block that has seen the response to a clusterlaunchcontrol.try_cancel say no may not execute another: what that does is "
+    "undefined.",
+    "leave the loop when query_cancel.is_canceled is false, in the thread that asks too",
+)  # fmt: skip
+CANCEL_REFUSED = Rule(
+    424, "cluster-cancel-refused", _ERROR, "the place of a cluster is used that was not cancelled", _CANCEL,
+    "The response to a clusterlaunchcontrol.try_cancel has the place of a cluster only if one was cancelled; else what "
+    "query_cancel.get_first_ctaid gives is undefined. To read it is no mistake as long as nothing depends on it; here something "
+    "does.",
+    "use it only where query_cancel.is_canceled is true",
+)  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
     INIT_IN_USE, NOT_INITIALISED, AFTER_INVAL, COUNT_INVALID, ARRIVAL_OVERRUN, TX_OVERFLOW, NO_COMPLETE, STORED_TO, READ_AS_DATA,
     OTHER_BLOCK, BYTES_MISSING, BYTES_UNEXPECTED, INVAL_IN_USE, INIT_NOT_VISIBLE, SCOPE_TOO_NARROW, SCOPE_UNSAID,
     INIT_NOT_FENCED, PHASE_MISSED, EXIT_UNSYNCHRONISED, START_UNSYNCHRONISED, BARRIER_UNPAIRED,
+    CANCEL_AGAIN, CANCEL_REFUSED,
 )  # fmt: skip

@@ -159,6 +159,14 @@ SWIZZLE_UNLIKE = Rule(
     "here both swizzles leave the chunks that it reads in the same places.",
     "give both the same swizzle",
 )  # fmt: skip
+LAYOUT = Rule(
+    544, "matrix-descriptor-layout", Severity.WARNING, "a matrix descriptor by which no matrix can lie in shared memory",
+    "PTX ISA 9.1, Asynchronous Warpgroup Level Matrix: Strides; Canonical Layouts",
+    "Start address, leading and stride byte offset and swizzle of a matrix descriptor say where each element lies. Here two "
+    "elements lie in the same bytes, or the matrix leaves the atom of the swizzle in which it begins: the product reads other "
+    "elements than are meant. `mmulator descriptor check` says the same of the word.",
+    "compare the fields with `mmulator descriptor encode`",
+)  # fmt: skip
 SPACES = Rule(
     550, "address-space", Severity.ERROR, "an address of another state space than the instruction's",
     "PTX ISA 9.1, State Spaces; Generic Addressing",
@@ -217,6 +225,6 @@ ROW_ADDRESS = Rule(
 RULES: tuple[Rule, ...] = (
     WGMMA_OPERAND, WMMA_OPERAND, SELECTOR, SELECTOR_RANGE, METADATA, ORDER, UNLISTED, SPARSE_SELECTOR,
     INSTRUCTION_DESCRIPTOR, ADDRESS, STRIDE, SHORT_STRIDE,
-    SPACE, RESERVED, BASE_OFFSET, TILE_SWIZZLE, SWIZZLE_UNLIKE, ROWS, FRAGMENT, CONVERTED, REORDERED, UNEVEN,
+    SPACE, RESERVED, BASE_OFFSET, TILE_SWIZZLE, SWIZZLE_UNLIKE, LAYOUT, ROWS, FRAGMENT, CONVERTED, REORDERED, UNEVEN,
     SPACES, BOUNDS, ALIGNMENT, DESCRIPTOR, BULK_SIZE, TENSOR_MAP, SOURCE_SIZE, ROW_ADDRESS,
 )  # fmt: skip

@@ -106,6 +106,13 @@ HALF_STRONG = Rule(
     "atomics or strong writes, is an error: a compiler may keep the value, or read it in parts.",
     "make both strong (volatile, relaxed), or order them: ld.acquire or a fence after the read of the flag",
 )  # fmt: skip
+NOT_RELEASED = Rule(
+    314, "race-not-released", Severity.WARNING, "a strong read behind an acquire, of what another thread did not release",
+    _MODEL,
+    _RACE + "Here the reader acquires a flag before it reads, and the writer sets a flag behind its write, but by a relaxed "
+    "operation without a fence: that the read is strong (volatile, relaxed) does not mend it, the flag may be seen first.",
+    "release what was written: set the flag with .release, or put fence.acq_rel before it",
+)  # fmt: skip
 REPLICATED_READ = Rule(
     310, "race-replicated-read", Severity.NOTE,
     "threads of a block read bytes of global memory, of which one writes there, and nothing orders the two", _MODEL,
@@ -153,5 +160,5 @@ MATRIX_ROWS = Rule(
 
 RULES: tuple[Rule, ...] = (
     WRITE_WRITE, READ_WRITE, IN_WARP, BETWEEN_BLOCKS, IN_CLUSTER, COPY_READ, COPY_OVERWRITTEN, COPY_SOURCE, SCOPE,
-    HALF_STRONG, REPLICATED_READ, STEADY, STEADY_LATER, SIZES, LANES_DIFFER, MATRIX_ROWS,
+    HALF_STRONG, NOT_RELEASED, REPLICATED_READ, STEADY, STEADY_LATER, SIZES, LANES_DIFFER, MATRIX_ROWS,
 )  # fmt: skip

@@ -60,6 +60,13 @@ UNDEFINED_PART = Rule(
     "fill ends, or begins, in the middle of it.",
     "copy or fill whole elements: the number of elements times their size",
 )  # fmt: skip
+UNDEFINED_OPERAND = Rule(
+    706, "uninitialized-global-operand", Severity.NOTE, "a tcgen05 instruction reads device memory that nobody has written",
+    f"{_STATE}: Global State Space",
+    f"{_DEVICE}Here a copy brings such bytes to shared memory, and tcgen05.mma or tcgen05.cp reads them there. Rows of a tile "
+    "that nobody uses may be such bytes; along K they make every result wrong.",
+    "fill the memory before the launch, or let the tensor map end where the written rows end",
+)  # fmt: skip
 OUT_OF_VARIABLE = Rule(
     710, "out-of-variable", Severity.ERROR, "an access leaves the variable whose address it was computed from",
     f"{_STATE}: Variable Declarations",
@@ -70,5 +77,6 @@ OUT_OF_VARIABLE = Rule(
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
-    UNDEFINED_STORE, UNDEFINED_BRANCH, UNDEFINED_ADDRESS, UNDEFINED_COPY, UNDEFINED_GLOBAL, UNDEFINED_PART, OUT_OF_VARIABLE,
+    UNDEFINED_STORE, UNDEFINED_BRANCH, UNDEFINED_ADDRESS, UNDEFINED_COPY, UNDEFINED_GLOBAL, UNDEFINED_PART, UNDEFINED_OPERAND,
+    OUT_OF_VARIABLE,
 )  # fmt: skip

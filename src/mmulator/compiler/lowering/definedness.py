@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from mmulator.codegen.lang import Native
-from mmulator.codegen.ops import bits_mask, load, mask_bits, select, shuffle, store
+from mmulator.codegen.ops import bits_mask, iota, load, mask_bits, select, shuffle, store
 from mmulator.codegen.types import i32, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.compiler.emit.block import LANES
@@ -35,6 +35,8 @@ from mmulator.program.operands import call_operands
 from mmulator.program.undefined import flow_of
 from mmulator.program.uses import accesses, registers_of
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand, flatten
+from mmulator.rules.execution import NO_SOURCE
+from mmulator.rules.mbarriers import CANCEL_REFUSED
 from mmulator.rules.values import UNDEFINED_ADDRESS, UNDEFINED_BRANCH, UNDEFINED_STORE
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
@@ -261,9 +263,16 @@ def _lanes(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks
     here = e.lanes_of(ins) if ins in s.doubt.misses else None
     met = taken(here)
     if here is not None and met is not None:
-        e.call(events.shuffle_missed, e.w, here & ~met, e.site)
+        e.call(events.value_missed, e.w, here & ~met, NO_SOURCE.number, e.site)
     lanes = every([met, taken(every(s.of(n) for n in _names([a]))), *(s.of(n) for n in _names(ins.operands[2:]))])
     return [lanes, *[None] * (len(targets) - 1)]
+
+
+def _answer(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
+    """Masks of the results of clusterlaunchcontrol.query_cancel that a response has only if a cluster was cancelled."""
+    yes = mask_bits((e.source(ins.operands[1], "b128") >> 64 & 1) != 0)
+    e.call(events.value_missed, e.w, e.lanes_of(ins) & ~yes, CANCEL_REFUSED.number, e.site)
+    return [every([yes, *(s.of(n) for n in _names(ins.operands[1:]))])] * len(targets)
 
 
 def _warp(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
@@ -389,6 +398,7 @@ def moved(e: Emitter, ins: Instruction, move: Native) -> None:
 _RESULTS: dict[Flow, Callable[[Emitter, Shadow, Instruction, list[Reg]], Masks]] = {
     Flow.DEFINED: _defined, Flow.EACH: _each, Flow.ANY: _parts, Flow.CHOICE: _choice, Flow.LOGIC: _logic, Flow.LOADED: _loaded,
     Flow.ROWS: _rows, Flow.PRODUCT: _product, Flow.LANES: _lanes, Flow.WARP: _warp, Flow.REDUCED: _warp, Flow.PICKS: _picks,
+    Flow.ANSWER: _answer,
 }  # fmt: skip
 
 
@@ -406,8 +416,7 @@ def _written(e: Emitter, s: Shadow, ins: Instruction, values: tuple[Operand, ...
         for n, name, mask in found:
             bad = lanes & ~mask
             with e.b.if_(bad != 0):
-                loaded = s.doubt.memory(name)
-                e.call(events.undefined_written, e.w, lanes, bad, at, _base(space), n * size, size, loaded, e.site)
+                e.call(events.undefined_written, e.w, lanes, bad, at, _base(space), n * size, size, s.doubt.memory(name), e.site)
 
     return settle
 
@@ -449,16 +458,10 @@ def _stmatrix(e: Emitter, s: Shadow, ins: Instruction) -> Callable[[], None] | N
         for n, name, mask in found:
             with e.b.if_(mask != FULL):
                 rows = shuffle(at, None, [_ROWS * n + lane // 4 for lane in range(LANES)])
-                own = rows + Value(e.b, U64, _steps())
-                loaded = s.doubt.memory(name)
-                base = _base(state_space(form))
-                e.call(events.undefined_written, e.w, ALL, ~mask, e.spill(own), base, 0, 4, loaded, e.site)
+                own, base = e.spill(rows + (iota(U64) & 3) * 4), _base(state_space(form))
+                e.call(events.undefined_written, e.w, ALL, ~mask, own, base, 0, 4, s.doubt.memory(name), e.site)
 
     return settle
-
-
-def _steps() -> str:
-    return "<" + ", ".join(f"i64 {4 * (lane % 4)}" for lane in range(LANES)) + ">"
 
 
 def _wmma_store(e: Emitter, s: Shadow, ins: Instruction) -> None:

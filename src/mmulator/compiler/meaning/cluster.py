@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mmulator.codegen.ops import mask_bits
 from mmulator.codegen.types import u32, u64, u128
 from mmulator.codegen.values import constant
 from mmulator.compiler.emit.block import LANES
@@ -10,7 +11,7 @@ from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.operands import write_result
 from mmulator.errors import must_be
 from mmulator.native.hooks.events import order_of
-from mmulator.native.hooks.operands import CLUSTER_ARRIVE, CLUSTER_WAIT, barrier_here
+from mmulator.native.hooks.operands import CLUSTER_ARRIVE, CLUSTER_WAIT, barrier_here, cancel_refused
 from mmulator.native.state import TransferKind
 from mmulator.native.threads import cluster as rt
 from mmulator.program.addresses import RANK_SHIFT
@@ -78,7 +79,9 @@ def query_cancel(e: Emitter, ins: Instruction) -> None:
     target, response = ins.operands
     value = u128.vec(LANES)(e.source(response, "b128"))
     if "is_canceled" in ins.modifiers:
-        write_result(e, target, ((value >> 64) & 1) != 0, ins)
+        yes = ((value >> 64) & 1) != 0
+        e.call(cancel_refused, e.w, e.lanes_of(ins) & ~mask_bits(yes), e.site)
+        write_result(e, target, yes, ins)
         return
     parts = [U32(value), U32(value >> 32) & 0xFFFF, U32(value >> 48) & 0xFFFF, constant(e.b, U32, 0)]
     if isinstance(target, VectorOperand):

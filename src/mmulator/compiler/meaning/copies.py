@@ -14,6 +14,7 @@ from mmulator.isa.types import type_bits
 from mmulator.native.asynchrony import copies, pending
 from mmulator.native.hooks import events
 from mmulator.native.hooks.blocks import group_closed
+from mmulator.native.hooks.moves import lanes_moved
 from mmulator.native.hooks.operands import WrongOperand, operand_refused
 from mmulator.native.memory import rows
 from mmulator.native.state import COPIES
@@ -43,7 +44,9 @@ def cp_async(e: Emitter, ins: Instruction) -> None:
         valid = select(bits_mask(lost(e, reads, "global", given, bytes_, events.READ)), constant(e.b, U32, 0), valid)
     e.uses(COPIES, copies.carry_out_copy)
     issue = copies.cp_async_lines if bytes_ == rows.CHUNK and e.events is None else copies.cp_async
-    e.call(issue, e.w, lanes, e.spill(where), e.spill(given), bytes_, e.spill(valid), e.site)
+    target, begin, sizes = e.spill(where), e.spill(given), e.spill(valid)
+    e.call(issue, e.w, lanes, target, begin, bytes_, sizes, e.site)
+    e.call(lanes_moved, e.w, lanes, begin, target, bytes_, sizes, e.site)
 
 
 @means("cp.async.commit_group")

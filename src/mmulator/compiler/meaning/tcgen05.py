@@ -20,7 +20,7 @@ from mmulator.errors import must_be
 from mmulator.isa.types import type_bits
 from mmulator.layouts.tensor_memory import MOVES, columns_of
 from mmulator.layouts.tensor_variants import Variant
-from mmulator.native.hooks.operands import UniformOperand
+from mmulator.native.hooks.operands import UniformOperand, matrix_described
 from mmulator.native.hooks.tensor import TensorStep, tensor_ordered
 from mmulator.native.matrix import tensor_core as core
 from mmulator.native.matrix import tensor_memory as rt
@@ -175,6 +175,9 @@ def mma(e: Emitter, ins: Instruction) -> None:
         words, adds, divides, metadata, *scales, registers(e, off) if off else zero, len(elements(off)) if off else 0,
         zeros, int(variant.pair), int(in_cells), e.mover(core.move_mma), e.site,
     )  # fmt: skip
+    if not isinstance(a, Address):
+        e.call(matrix_described, e.w, e.lanes_of(ins), a_word, words, int(UniformOperand.A_DESC), e.site)
+    e.call(matrix_described, e.w, e.lanes_of(ins), b_word, words, int(UniformOperand.B_DESC), e.site)
 
 
 @means("tcgen05.cp")

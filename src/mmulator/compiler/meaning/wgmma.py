@@ -25,6 +25,7 @@ from mmulator.isa.form import Form
 from mmulator.native.asynchrony import pending
 from mmulator.native.hooks.events import wgmma_committed, wgmma_fenced
 from mmulator.native.hooks.operands import UniformOperand as Shared
+from mmulator.native.hooks.operands import matrix_described
 from mmulator.native.matrix import wgmma as wg
 from mmulator.native.matrix.wgmma_operands import WARPS
 from mmulator.native.state import WGMMA, WgmmaTable
@@ -93,8 +94,8 @@ def mma_async(e: Emitter, ins: Instruction) -> None:
     e.store_registers([*d_names, *a_names])
     lane = trailing_zeros(e.mask)
     zero = constant(e.b, u64, 0)
-    a_word = zero if in_registers else _descriptor(e, a, lane, Shared.A_DESC)
-    b_word = _descriptor(e, b_desc, lane, Shared.B_DESC)
+    a_word = zero if in_registers else _descriptor(e, a, lane, Shared.A_DESC, trans_a)
+    b_word = _descriptor(e, b_desc, lane, Shared.B_DESC, trans_b)
     keep = mask_bits(e.source(scale_d, "pred"))
     e.uses(WGMMA, wg.carry_out_wgmma)
     e.call(wg.wgmma_issue, e.w, table, a_word, b_word, keep, metadata, _goes_on(e, ins), e.site)
@@ -121,9 +122,10 @@ def _goes_on(e: Emitter, ins: Instruction) -> bool:
     return False
 
 
-def _descriptor(e: Emitter, operand: Operand, lane: Value, name: Shared) -> Value:
+def _descriptor(e: Emitter, operand: Operand, lane: Value, name: Shared, trans: int) -> Value:
     values = U64(e.source(operand, "b64"))
     given(e, name, values)
+    e.call(matrix_described, e.w, e.mask, e.spill(values), e.spill(constant(e.b, u32.vec(LANES), trans)), int(name), e.site)
     return constant(e.b, u64, operand.bits("b64")) if isinstance(operand, Immediate) else extract(values, lane)
 
 

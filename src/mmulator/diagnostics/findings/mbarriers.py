@@ -33,6 +33,7 @@ _CLAUSES: Mapping[Rule, str] = {
     rules.INIT_NOT_FENCED: "{this} completes an mbarrier, and no fence lies after the {other} of it",
     rules.PHASE_MISSED: "{this} ends its wait for a phase when the next phase is over, too",
     rules.EXIT_UNSYNCHRONISED: "nothing orders {this} to the shared memory of a block before that block exits",
+    rules.CANCEL_AGAIN: "{this} by a block that has seen at {other} that there is no other cluster",
     rules.START_UNSYNCHRONISED: "{this} to the shared memory of a block that perhaps has not begun",
 }
 

@@ -53,6 +53,11 @@ def nearly(c: FindingContext) -> tuple[str, str]:
     return "; ".join(what for what, _ in best), "; ".join(dict.fromkeys(mend))
 
 
+def is_unreleased(c: FindingContext) -> bool:
+    """Whether all that an almost sufficient pair lacks is the release of its signal."""
+    return " is relaxed, " in (what := nearly(c)[0]) and what.endswith("before it") and ";" not in what
+
+
 def _least(sites: Sequence[Instruction], a: Instruction, b: Instruction, apart: bool) -> list[tuple[str, str]]:
     """The shortest list of what a pair of signal and wait lacks, as (lack, repair); empty if a pair at one place lacks
     nothing.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from mmulator.diagnostics.findings.context import FindingContext, location
+from mmulator.errors import MmulatorError, must_be
 from mmulator.isa.effects import MemoryEffect
+from mmulator.isa.form import Form
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import ResidentCta
 from mmulator.layouts.sparse import metadata
@@ -25,6 +28,7 @@ from mmulator.rules.operands import (
     DESCRIPTOR,
     FRAGMENT,
     INSTRUCTION_DESCRIPTOR,
+    LAYOUT,
     METADATA,
     ORDER,
     REORDERED,
@@ -244,6 +248,36 @@ def _forgiven(c: FindingContext) -> tuple[str, str]:
     return f"{wrong}: {ins.mnemonic}; the launch goes on, {does}", f"{size} byte{'s' * (size != 1)} at {where}"
 
 
+@lru_cache(1024)
+def _judged(form: Form, operand: str, word: int, shape: int) -> tuple[str, str] | None:
+    """The error that `mmulator descriptor check` finds in a matrix descriptor, with its hint. shape: as in `matrix_described`."""
+    from mmulator.inspect.descriptors.checks import check_tile
+    from mmulator.inspect.descriptors.tile import Placed, tile_of
+    from mmulator.inspect.search import form_of
+    from mmulator.inspect.tcgen05.descriptor import instruction_fields
+
+    try:
+        if form.effects.tensor:
+            fields = instruction_fields(shape, form.mnemonic)
+            form, shape = form_of(fields.instruction), getattr(fields.descriptor, f"transpose_{operand}")
+        tile = tile_of(form, operand, bool(shape))
+        found = check_tile(Placed(tile, tile.generation.decode(word)), 0, None, 1 << 32, 0)  # beyond memory is a fault
+    except (MmulatorError, AttributeError):
+        return None  # the launch says what is wrong
+    return next(((f.text, f.hint) for f in found if f.level == "error"), None)
+
+
+def misplaces(c: FindingContext) -> tuple[str, str] | None:
+    """The error of a recorded matrix descriptor, with its hint."""
+    operand, word, shape, _ = c.words
+    return _judged(c.instruction.form, "ab"[operand], word, shape)
+
+
+def _layout(c: FindingContext) -> str:
+    text, hint = must_be(misplaces(c), tuple)
+    return f"{OPERAND_NAMES[c.words[0]]} {c.words[1]:#x} of {c.instruction.mnemonic}: {text}; {hint}"
+
+
 SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     BOUNDS.number: _forgiven, ALIGNMENT.number: _forgiven, SPACES.number: _forgiven,
     WGMMA_OPERAND.number: _differs, OPERAND_DIFFERS.number: _differs, WMMA_OPERAND.number: _differs,
@@ -252,7 +286,7 @@ SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     METADATA.number: _metadata, ORDER.number: _metadata, UNLISTED.number: _metadata, ADDRESS.number: _address,
     STRIDE.number: _stride, SHORT_STRIDE.number: _short, SPACE.number: _space, RESERVED.number: _reserved,
     BASE_OFFSET.number: _base, TILE_SWIZZLE.number: _tile, SWIZZLE_UNLIKE.number: _tile,
-    ROWS.number: _rows, FRAGMENT.number: _fragment,
+    LAYOUT.number: _layout, ROWS.number: _rows, FRAGMENT.number: _fragment,
     CONVERTED.number: _fragment, REORDERED.number: _fragment, UNEVEN.number: _fragment,
 }  # fmt: skip
 

@@ -17,12 +17,14 @@ from mmulator.diagnostics.findings import (
     waits,
 )
 from mmulator.diagnostics.findings.context import FindingContext, location
+from mmulator.diagnostics.findings.near import is_unreleased
 from mmulator.diagnostics.findings.shadows import is_used
 from mmulator.findings import Finding, spoken
 from mmulator.launch.grid import Grid
 from mmulator.rules import BY_NUMBER
 from mmulator.rules.accumulators import in_module
-from mmulator.rules.races import READ_WRITE, REPLICATED_READ
+from mmulator.rules.operands import LAYOUT
+from mmulator.rules.races import HALF_STRONG, NOT_RELEASED, READ_WRITE, REPLICATED_READ
 
 # The message of a rule, by its number, and perhaps where (else as FindingContext.where says) and what to do (else the
 # rule's hint).
@@ -54,6 +56,12 @@ def findings_of(grid: Grid, entries: Iterable[Any]) -> tuple[Finding, ...]:
     for entry in entries:
         if entry["rule"] == REPLICATED_READ.number and is_used(grid, entry):
             entry["rule"] = READ_WRITE.number
+        if entry["rule"] == HALF_STRONG.number and is_unreleased(FindingContext(grid, entry)):
+            entry["rule"] = NOT_RELEASED.number
+        if entry["rule"] == LAYOUT.number:  # of each descriptor there is an entry
+            entry["other_site"] = 0
+            if not operands.misplaces(FindingContext(grid, entry)):
+                continue
         key = int(entry["rule"]), int(entry["site"]), int(entry["other_site"])
         counts[key] = counts.get(key, 0) + int(entry["count"])
         if key not in first or int(entry["cta"]) < int(first[key]["cta"]):

@@ -20,12 +20,14 @@ from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.provenance import origins, variables_of
 from mmulator.ptx.tree import Address, Reg, Symbol
 from mmulator.rules.execution import NO_SOURCE
+from mmulator.rules.mbarriers import CANCEL_REFUSED
 from mmulator.rules.values import (
     OUT_OF_VARIABLE,
     UNDEFINED_ADDRESS,
     UNDEFINED_BRANCH,
     UNDEFINED_COPY,
     UNDEFINED_GLOBAL,
+    UNDEFINED_OPERAND,
     UNDEFINED_PART,
     UNDEFINED_STORE,
 )
@@ -70,6 +72,8 @@ _USES = {
 
 def _no_source(c: FindingContext) -> str:
     use = _USES[c.words[0]].format(c.against)
+    if int(c.entry["rule"]) == CANCEL_REFUSED.number:
+        return f"{c.instruction.mnemonic} reads a response that says that no cluster was cancelled, and {use}"
     return f"{c.instruction.mnemonic} takes a value from a lane outside its member mask, or that does not execute it, and {use}"
 
 
@@ -84,9 +88,14 @@ def _unwritten(c: FindingContext) -> str:
     return f"{use}, from bytes that {c.against} read: {who}"
 
 
+def _operand(c: FindingContext) -> str:
+    return f"{c.instruction.mnemonic} reads bytes that {c.against} brought: neither the host nor a kernel has written them"
+
+
 SENTENCES: Mapping[int, Callable[[FindingContext], str]] = {
-    NO_SOURCE.number: _no_source, **dict.fromkeys(_DOES, _use), OUT_OF_VARIABLE.number: _outside,
-    UNDEFINED_GLOBAL.number: _unwritten, UNDEFINED_PART.number: _unwritten,
+    NO_SOURCE.number: _no_source, CANCEL_REFUSED.number: _no_source, **dict.fromkeys(_DOES, _use),
+    OUT_OF_VARIABLE.number: _outside, UNDEFINED_GLOBAL.number: _unwritten, UNDEFINED_PART.number: _unwritten,
+    UNDEFINED_OPERAND.number: _operand,
 }  # fmt: skip
 
 
@@ -112,7 +121,7 @@ def of_launch(grid: Grid) -> Sequence[np.ndarray] | None:
 
 def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     """Arrays of a resident cluster: a mark for each byte of shared and of local memory; for each warp the source of its last
-    load without a value, and 1 + the site of its last shuffle from an inactive lane.
+    load without a value, and rule and site of its last instruction that left lanes without one.
     """
     grid, warps = resident.grid, len(resident.warps)
     state = np.zeros(1, ValuesState.numpy_dtype())
@@ -122,7 +131,7 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     sources = np.zeros(warps, Source.numpy_dtype())
     state["shared"], state["shared_bytes"] = pointer(shared), grid.shared
     state["local"], state["local_bytes"] = pointer(local), grid.kernel.local_bytes
-    missed = np.zeros(warps, np.uint32)
+    missed = np.zeros(warps, np.uint64)
     state["warps"], state["sources"], state["missed"] = warps, pointer(sources), pointer(missed)
     return state, shared, local, sources, missed
 

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import torch
 
 from mmulator.doors.torch import dispatch, raw
+from mmulator.driver.memory import unfilled
 from mmulator.errors import UnsupportedError
 
 # Contents of new memory: a signalling NaN of each floating-point type, else bytes of 0xCD. Hexadecimal, one element.
@@ -21,6 +22,7 @@ if hasattr(torch, "float8_e8m0fnu"):
     _WORDS[torch.float8_e8m0fnu] = "ff"
 POISON = {dtype: int(word * (16 // len(word)), 16) for dtype, word in _WORDS.items()}
 _PLAIN = int("cd" * 8, 16)
+_USUAL = {POISON[t] for t in POISON if t.itemsize == 1}  # which programs write, too: it does not tell who has
 
 
 class _Filling(threading.local):
@@ -50,7 +52,10 @@ def poison(tensor: torch.Tensor) -> torch.Tensor:
     if _filling.on:
         return tensor
     storage = dispatch._storage_of(tensor)
-    raw.memory.fill(dispatch._address_of(storage), storage.nbytes(), POISON.get(tensor.dtype, _PLAIN))
+    address, size, word = dispatch._address_of(storage), storage.nbytes(), POISON.get(tensor.dtype, _PLAIN)
+    raw.memory.fill(address, size, word)
+    if word not in _USUAL:
+        unfilled[address] = size, word
     return tensor
 
 

@@ -27,6 +27,7 @@ from mmulator.native.hooks.events import (
     transfer_filled,
 )
 from mmulator.native.hooks.faults import fault
+from mmulator.native.hooks.moves import bytes_moved
 from mmulator.native.memory.locate import hold_shared, one_cta
 from mmulator.native.memory.reduce import reduce_function
 from mmulator.native.memory.windows import (
@@ -68,6 +69,7 @@ def bytes_in(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
         left = left & (left - 1)
         at = (copy.to & WITHIN) + begin
         accessed_one(w, t.lane, at | (u64(rank) << RANK_SHIFT) | SHARED, u32(bytes), WRITES, t.site)
+        bytes_moved(w, t.lane, copy.from_ + begin, at | (u64(rank) << RANK_SHIFT) | SHARED, u32(bytes), t.site)
         copy_bytes(shared_of(w.cta.cluster, rank) + (at - SHARED_BASE), t.source + begin, bytes)
     return bytes
 
@@ -90,6 +92,7 @@ def bytes_in_between(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
     shared = (copy.to & ~u64(WITHIN)) | SHARED
     target = shared_of(w.cta.cluster, u32((copy.to & OFFSET_MASK) >> RANK_SHIFT)) + (at - SHARED_BASE)
     accessed_one(w, t.lane, shared | (at + begin), u32(bytes), WRITES, t.site)
+    bytes_moved(w, t.lane, copy.from_ + low, shared | (at + low), u32(high - low), t.site)
     if copy.whole != 0:
         copy_bytes(target + begin, t.source + begin, bytes)
     else:

@@ -23,6 +23,7 @@ from mmulator.native.asynchrony.payloads import payload_of
 from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
 from mmulator.native.hooks.events import BOTH, READ, WRITE, PayloadShape, Proxy, accessed_one, by, transfer_filled
 from mmulator.native.hooks.faults import fault
+from mmulator.native.hooks.moves import row_moved
 from mmulator.native.memory.locate import hold_shared, one_cta
 from mmulator.native.memory.reduce import reduce_function
 from mmulator.native.memory.rows import CHUNK, LINE, put_line, take_line
@@ -216,6 +217,7 @@ def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
                 left = left & (left - 1)
                 for n in range(rows):
                     tell_row(w, t, box, rank, at + u64(n) * u64(box.pitch), WRITES)
+                    row_moved(t, rank, at + u64(n) * u64(box.pitch), box.address + offset + u64(n) * further)
                 put_rows(
                     t.source + (offset - box.first), further, shared_of(cluster, rank), at, u64(box.pitch), rows, u64(box.row),
                     box.swizzle, box.shift,
@@ -234,6 +236,8 @@ def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
                     rank = trailing_zeros(left)
                     left = left & (left - 1)
                     tell_row(w, t, box, rank, at, WRITES)
+                    if (beyond & u32(u64(along) < u64(box.size[1]))) != 0:
+                        row_moved(t, rank, at, box.address + offset)
                     put_row(box, room, shared_of(cluster, rank), at)
                 at = at + u64(box.pitch)
                 offset = offset + further

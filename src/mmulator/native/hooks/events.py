@@ -426,13 +426,13 @@ def undefined_used(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u3
 
     w, lanes, site: the warp, lanes and instruction.
     rule: number of the rule.
-    memory: reason: 0: a register was not written, 1: memory was not, 2: one of these, 3: `shuffle_missed`.
+    memory: reason: 0: a register was not written, 1: memory was not, 2: one of these, 3: `value_missed`; 4: or that.
     """
 
 
 @hook
-def shuffle_missed(w: ptr_to(Warp), lanes: u32, site: u32) -> None:
-    """Called with the lanes that a shuffle reads from a lane which does not take part in it."""
+def value_missed(w: ptr_to(Warp), lanes: u32, rule: u32, site: u32) -> None:
+    """Called with the lanes that an instruction leaves without a value, such as a shuffle from a lane that has no part in it."""
 
 
 @hook

@@ -39,6 +39,13 @@ def operand_given(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32,
 
 
 @hook
+def matrix_described(w: ptr_to(Warp), lanes: u32, words: ptr_to(u64), shapes: ptr_to(u32), operand: u32, site: u32) -> None:
+    """Called with each lane's matrix descriptor of a product. shapes: of wgmma 1 where M or N is contiguous, of tcgen05.mma the
+    instruction descriptors. operand: A_DESC or B_DESC.
+    """
+
+
+@hook
 def fragment_placed(
     w: ptr_to(Warp), at: u64, stride: i64, default: i64, bits: u32, aligned: u32, generic: u32, site: u32
 ) -> None:
@@ -51,6 +58,11 @@ def fragment_placed(
     aligned: required alignment of every line, in bytes.
     generic: whether p is a generic address.
     """
+
+
+@hook
+def cancel_refused(w: ptr_to(Warp), lanes: u32, site: u32) -> None:
+    """Called at clusterlaunchcontrol.query_cancel.is_canceled for lanes whose response says that no cluster was cancelled."""
 
 
 @hook

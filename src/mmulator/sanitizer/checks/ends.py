@@ -1,4 +1,4 @@
-"""Rules of clusters (rules/mbarriers.py), and of operations that are left when a cluster ends.
+"""Rules of clusters (rules/mbarriers.py), of operations that are left when a cluster ends, and of cluster launch control.
 
 Blocks that access each other's shared memory must all have begun, and none may exit before the last access. For each warp the
 newest access to the shared memory of each other block is kept, a Reach; arrivals at its mbarriers and copies to it are uses in
@@ -16,18 +16,19 @@ from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, popcount
 from mmulator.codegen.types import Struct, boolean, ptr_to, u32, u64
 from mmulator.native.asynchrony.accounts import warp_number
 from mmulator.native.asynchrony.mbarrier import awaited_bytes
-from mmulator.native.hooks.events import PROXY_SHIFT, Proxy
+from mmulator.native.hooks.events import PROXY_SHIFT, PayloadShape, Proxy
 from mmulator.native.memory.windows import OFFSET_MASK, U64
-from mmulator.native.state import ACCOUNTS, COPIES, Account, Cluster, Queue, Warp, Who
+from mmulator.native.state import ACCOUNTS, COPIES, Account, Cluster, Queue, Transfer, Warp, Who
 from mmulator.numerics.mbarrier import BYTES
 from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules import mbarriers as rules
-from mmulator.sanitizer.checks.mbarriers import blame, has_ended, knows_of_warp, mbarriers_of, next_meeting, number_of
+from mmulator.sanitizer.checks.mbarriers import REFUSALS, blame, has_ended, knows_of_warp, mbarriers_of, next_meeting, number_of
 from mmulator.sanitizer.found import find_against, of_cluster
-from mmulator.sanitizer.order.clocks import knows, now
+from mmulator.sanitizer.order.clocks import agent_of, knows, now
 from mmulator.sanitizer.order.phases import mbarrier_agent
 
 _EXIT, _START = rules.EXIT_UNSYNCHRONISED.number, rules.START_UNSYNCHRONISED.number
+_AGAIN = rules.CANCEL_AGAIN.number
 _MISSING, _UNEXPECTED = rules.BYTES_MISSING.number, rules.BYTES_UNEXPECTED.number
 
 # The accesses of a warp to another block of its cluster.
@@ -281,7 +282,42 @@ def clusters_renewed(cluster: ptr_to(Cluster)) -> None:
         fill_bytes(s.reaches, 0, u64(cluster.warp_count * cluster.cta_count) * Reach.size)
 
 
+# clusters that have not begun ------------------------------------------------------------------------------------------
+@native
+def answer_refused(w: ptr_to(Warp), lanes: u32, site: u32) -> None:
+    """Record the first answer of a warp that is no."""
+    s = mbarriers_of(w.cta.cluster)
+    if lanes == 0 or u64(s) == 0:
+        return
+    r = s.refusals + (warp_number(w) & (REFUSALS - 1))
+    if r.lanes == 0:
+        r.lanes = lanes
+        r.warp = warp_number(w)
+        r.clock = now(w)
+        r.site = site
+
+
+@native
+def asked_again(t: ptr_to(Transfer), shape: u32) -> None:
+    """Judge a request that is issued: no thread of its block may have seen such an answer before."""
+    if shape != PayloadShape.RESPONSE:
+        return
+    w = cast_ptr(Warp, t.warp)
+    warps = w.cta.launch.warps
+    s = mbarriers_of(w.cta.cluster)
+    for n in range(u32(REFUSALS)):
+        r = s.refusals + n
+        if r.lanes != 0 and r.warp // warps == w.cta.rank:
+            other = cast_ptr(Warp, w.cta.warps) + r.warp % warps
+            lane = trailing_zeros(r.lanes)
+            if r.warp == warp_number(w) or knows(w, t.lane, agent_of(other, lane), r.clock) != 0:
+                one = u32(1)
+                find_against(w, _AGAIN, t.site, one << t.lane, 0, 0, r.site + 1, w.cta.linear, other.index, r.lanes)
+                return
+
+
 HOOKS: Mapping[str, Native] = {
+    "cancel_refused": answer_refused, "transfer_filled": asked_again,
     "accessed": cluster_reached, "accessed_one": cluster_reached_one, "cluster_waited": cluster_met, "lanes_exit": cluster_left,
     "cluster_finished": cluster_lacks, "cluster_begins": clusters_renewed,
 }  # fmt: skip

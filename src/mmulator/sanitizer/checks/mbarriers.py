@@ -65,11 +65,15 @@ Keeper = Struct("Keeper", [
 Use = Struct("Use", [
     ("known", u32), ("lanes", u32), ("clock", u32), ("phase", u32), ("site", u32), ("settled", u32), ("until", u32),
 ])  # fmt: skip
+# The first answer of a warp that no cluster was cancelled (ends.py). warp: its number in the cluster.
+Refusal = Struct("Refusal", [("lanes", u32), ("warp", u32), ("clock", u32), ("site", u32)])
+REFUSALS = 64
 # The mbarriers of a cluster. low, high: range of live ones, as addresses without slot and rank. bits: a bit for each granule,
 # `words` words for each CTA.
 Mbarriers = Struct("Mbarriers", [
     ("low", u64), ("high", u64), ("live", u32), ("words", u32),
     ("keepers", ptr_to(Keeper)), ("uses", ptr_to(Use)), ("bits", ptr_to(u32)),
+    ("refusals", Refusal, REFUSALS),
 ])  # fmt: skip
 
 
@@ -461,6 +465,7 @@ def mbarriers_forgotten(cluster: ptr_to(Cluster)) -> None:
     if u64(s) != 0:
         if s.high != 0:
             fill_bytes(s.bits, 0, u64(s.words * cluster.cta_count) * 4)
+            fill_bytes(s.refusals, 0, REFUSALS * Refusal.size)
         s.low = WITHIN
         s.high = 0
         s.live = 0

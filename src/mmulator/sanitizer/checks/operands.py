@@ -11,7 +11,7 @@ from mmulator.program.addresses import SLOT_LOCAL, SLOT_PARAM, SLOT_SHIFT
 from mmulator.program.fragments import Misuse
 from mmulator.rules import operands as rules
 from mmulator.rules.tensor_memory import OPERAND_DIFFERS
-from mmulator.sanitizer.found import find
+from mmulator.sanitizer.found import find, find_against
 from mmulator.sanitizer.shadow.shadow import put_by_tensor_copy
 
 U32, U64 = u32.vec(32), u64.vec(32)
@@ -25,7 +25,9 @@ _ADDRESS, _STRIDE, _SHORT = rules.ADDRESS.number, rules.STRIDE.number, rules.SHO
 _SPACE, _RESERVED, _ROWS, _UNEVEN = rules.SPACE.number, rules.RESERVED.number, rules.ROWS.number, rules.UNEVEN.number
 _BASE, _UNLISTED = rules.BASE_OFFSET.number, rules.UNLISTED.number
 _TENSOR = OPERAND_DIFFERS.number
-_SOURCE, _ROW = rules.SOURCE_SIZE.number, rules.ROW_ADDRESS.number
+_SOURCE, _ROW, _LAYOUT = rules.SOURCE_SIZE.number, rules.ROW_ADDRESS.number, rules.LAYOUT.number
+START = 0x3FC0  # bits of a start address, without those below 1024 bytes, after which every pattern begins again
+_SPREAD = 0x9E3779B97F4A7C15
 # The rule of each Misuse.
 _BY_MISUSE = {Misuse.CONVERTED: rules.CONVERTED, Misuse.REORDERED: rules.REORDERED, Misuse.UNEVEN: rules.UNEVEN}
 _MISUSES = tuple(_BY_MISUSE.get(each, rules.FRAGMENT).number for each in Misuse)
@@ -64,6 +66,23 @@ def judge_operand(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32,
                     entry.words[0] = u64(operand)
                     entry.words[1] = first
         judge_base(w, mask, first, operand, site)
+
+
+@native
+def note_descriptor(
+    w: ptr_to(Warp), lanes: u32, words: ptr_to(u64), shapes: ptr_to(u32), operand: u32, site: u32
+) -> None:
+    """Record a matrix descriptor for each place in the pattern and layout, for diagnostics/findings/operands.py to judge."""
+    if lanes == 0 or w.cta.fault != 0:
+        return
+    lane = trailing_zeros(lanes)
+    kind = (words[lane] & ~u64(START)) ^ (u64(shapes[lane]) << 20) ^ u64(operand)
+    entry = find_against(w, _LAYOUT, site, 1 << lane, 0, 0, u32((kind * _SPREAD) >> 32) | 1, 0, 0, 0)
+    if u64(entry) != 0:
+        if entry.count == 1:
+            entry.words[0] = u64(operand)
+            entry.words[1] = words[lane]
+            entry.words[2] = u64(shapes[lane])
 
 
 @native
@@ -199,7 +218,8 @@ def judge_factors(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), site: u32) ->
 
 
 HOOKS = {
-    "operand_given": judge_operand, "fragment_placed": judge_place, "metadata_given": judge_metadata,
+    "operand_given": judge_operand, "matrix_described": note_descriptor, "fragment_placed": judge_place,
+    "metadata_given": judge_metadata,
     "fragment_used": judge_fragment, "fragment_operated": judge_elements, "fragment_scaled": judge_factors,
     "operand_refused": judge_refused,
 }  # fmt: skip

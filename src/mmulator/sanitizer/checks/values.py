@@ -23,33 +23,36 @@ from mmulator.codegen.ops import (
     iota,
     load,
     mask_bits,
-    minimum,
     null,
     select,
-    stack,
     store,
     trailing_zeros,
 )
 from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u8, u32, u64
-from mmulator.native.hooks.events import PROXY_SHIFT, Access, Proxy
-from mmulator.native.state import FULL, LANES, Cluster, Transfer, Warp
+from mmulator.native.hooks.events import Access
+from mmulator.native.state import FULL, LANES, Cluster, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
-from mmulator.rules.execution import NO_SOURCE
-from mmulator.rules.values import OUT_OF_VARIABLE, UNDEFINED_COPY, UNDEFINED_GLOBAL, UNDEFINED_PART, UNDEFINED_STORE
+from mmulator.rules.values import OUT_OF_VARIABLE, UNDEFINED_GLOBAL, UNDEFINED_PART, UNDEFINED_STORE
 from mmulator.sanitizer.found import find_against
 from mmulator.sanitizer.state import Found, SanitizedCluster
 
 U64, U32 = u64.vec(32), u32.vec(32)
-NEVER, WRITTEN, UNDEFINED = 0, 1, 2  # of a byte: not written, written, written with an undefined value
+# Of a byte: not written, written, written with an undefined value, brought from device memory where nobody has written it.
+NEVER, WRITTEN, UNDEFINED, BROUGHT = 0, 1, 2, 4
 WORD = 0x01010101  # WRITTEN in each byte
 _OFFSET, _WITHIN = (1 << SLOT_SHIFT) - 1, (1 << RANK_SHIFT) - 1
-_MARKS = int(Access.WRITE | Access.ATOMIC)  # an atomic operation keeps some of the old bytes
-_ASYNC_READ = int(Access.READ) | Proxy.ASYNC << PROXY_SHIFT
+MARKS = int(Access.WRITE | Access.ATOMIC)  # an atomic operation keeps some of the old bytes
 
 FRESH, UNWRITTEN, UNWRITTEN_PART = 1, 2, 3
-# The last load of a warp that returned an undefined value. site: + 1. fresh: FRESH for unwritten shared memory, UNWRITTEN for
-# unwritten device memory, UNWRITTEN_PART if the host has written a part of it (unwritten.py); 0 otherwise.
-Source = Struct("UndefinedSource", [("at", u64), ("site", u32), ("bytes", u32), ("lane", u32), ("fresh", u32)])
+# The last load of a warp that returned an undefined value, or the copy that brought it. site: + 1. fresh: FRESH for unwritten
+# shared memory, UNWRITTEN for unwritten device memory, UNWRITTEN_PART if the host has written a part of it (unwritten.py); 0
+# otherwise.
+Source = Struct("UndefinedSource", [
+    ("at", u64), ("site", u32), ("bytes", u32), ("lane", u32), ("fresh", u32), ("cta", u32), ("warp", u32),
+])  # fmt: skip
+# Where the bytes of a unit of shared memory came from that are BROUGHT (unwritten.py). away: of its source from its address.
+Origin = Struct("UndefinedOrigin", [("unit", u64), ("away", u64), ("site", u32), ("cta", u32), ("warp", u32), ("lane", u32)])
+ORIGINS, UNIT_BITS = 1024, 4
 # A finding, if the bytes are still unwritten when the cluster ends.
 Pending = Struct("PendingUndefined", [
     ("w", ptr_to(Warp)), ("source", Source), ("rule", u32), ("site", u32), ("lanes", u32), ("memory", u32),
@@ -62,12 +65,13 @@ SOUND = 256
 ValuesState = Struct("ValuesState", [
     ("shared", ptr), ("shared_bytes", u64),  # of all CTAs in sequence; bytes of one
     ("local", ptr), ("local_bytes", u64),  # of the lanes
-    ("warps", u64), ("sources", ptr_to(Source)), ("missed", ptr_to(u32)),
+    ("warps", u64), ("sources", ptr_to(Source)), ("missed", ptr_to(u64)),
     ("moving", u32),  # a transfer is being done
     ("met", u32),  # an operand in shared memory has bytes without a value
     ("count", u32), ("pending", Pending, ROOM),
     ("epoch", u64), ("sound", Sound, SOUND),
     ("hints", u32, 32),  # by sites: the watched memory of the last access
+    ("origins", Origin, ORIGINS),  # by the low bits of their units
 ])  # fmt: skip
 
 
@@ -131,7 +135,7 @@ def mark_lanes_written(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, b
 @native
 def lanes_wrote(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
     """Handle a write of lanes."""
-    if (access & _MARKS) != int(Access.WRITE):
+    if (access & MARKS) != int(Access.WRITE):
         return
     slot = (at[trailing_zeros(mask)] | base) >> SLOT_SHIFT
     if slot == SLOT_SHARED or slot == SLOT_LOCAL:
@@ -170,6 +174,8 @@ def undefined_until_end(w: ptr_to(Warp), rule: u32, lanes: u32, site: u32, memor
     entry.source.site = source.site
     entry.source.bytes = source.bytes
     entry.source.lane = source.lane
+    entry.source.cta = source.cta
+    entry.source.warp = source.warp
     entry.rule = rule
     entry.site = site
     entry.lanes = lanes
@@ -181,7 +187,7 @@ def undefined_until_end(w: ptr_to(Warp), rule: u32, lanes: u32, site: u32, memor
 def tell_undefined(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: ptr_to(Source)) -> ptr_to(Found):
     """Report a finding about a loaded value."""
     one = u32(1)
-    return find_against(w, rule, site, lanes, source.at, source.bytes, source.site, w.cta.linear, w.index, one << source.lane)
+    return find_against(w, rule, site, lanes, source.at, source.bytes, source.site, source.cta, source.warp, one << source.lane)
 
 
 @native
@@ -198,40 +204,41 @@ def tell_unwritten(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: pt
 
 @native
 def use_undefined(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32) -> None:
-    """Report that lanes use an undefined value. memory: why: 0: an unwritten register, 1: loaded bytes, 2: one of these, 3: a
-    shuffle.
+    """Report that lanes use an undefined value. memory: why: 0: an unwritten register, 1: loaded bytes, 2: one of these, 3:
+    `note_missed`; 4 is added where it may be that, too.
     """
     if w.cta.fault != 0:
         return
     source = known(w.cta.cluster).sources + number_of_warp(w)
-    if memory == 3:
-        shuffle = known(w.cta.cluster).missed[number_of_warp(w)]
-        if shuffle != 0:
+    if memory == 3 or (memory > 3 and source.site == 0):
+        missed = known(w.cta.cluster).missed[number_of_warp(w)]
+        if missed != 0:
             entry = find_against(
-                w, NO_SOURCE.number, shuffle - 1, lanes, 0, 0, site + 1, w.cta.linear, w.index, lanes
+                w, u32(missed >> 32), u32(missed) - 1, lanes, 0, 0, site + 1, w.cta.linear, w.index, lanes
             )
             if u64(entry) != 0:
                 if entry.count == 1:
                     entry.words[0] = u64(rule)
             return
-    if memory != 0 and source.site != 0:
+    kind = memory & 3
+    if kind != 0 and source.site != 0:
         if source.fresh >= UNWRITTEN:
             tell_unwritten(w, rule, site, lanes, source)
             return
         if source.fresh != 0:
-            undefined_until_end(w, rule, lanes, site, memory, source)
+            undefined_until_end(w, rule, lanes, site, kind, source)
             return
-        if memory == 1:
+        if kind == 1:
             tell_undefined(w, rule, site, lanes, source)
             return
     find_against(w, rule, site, lanes, 0, 0, 0, 0, 0, 0)
 
 
 @native
-def note_missed(w: ptr_to(Warp), lanes: u32, site: u32) -> None:
-    """Record that lanes take a value from a lane that does not execute the shuffle."""
+def note_missed(w: ptr_to(Warp), lanes: u32, rule: u32, site: u32) -> None:
+    """Record that an instruction leaves lanes without a value. rule: that the use of one breaks."""
     if lanes != 0:
-        known(w.cta.cluster).missed[number_of_warp(w)] = site + 1
+        known(w.cta.cluster).missed[number_of_warp(w)] = (u64(rule) << 32) | u64(site + 1)
 
 
 @native(inline=True)
@@ -246,14 +253,33 @@ def nothing_written_at(state: ptr_to(u8), bytes: u32) -> boolean:
 
 
 @native
-def note_undefined(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, state: ptr_to(u8), site: u32) -> None:
-    """Record that a lane loads an undefined value."""
-    source = known(w.cta.cluster).sources + number_of_warp(w)
+def take_source(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, state: ptr_to(u8), site: u32, source: ptr_to(Source)) -> None:
+    """Describe bytes without a value that a lane reads: where it reads them, or the copy that brought them and its source."""
     source.at = at
     source.site = site + 1
     source.bytes = bytes
     source.lane = lane
+    source.cta = w.cta.linear
+    source.warp = w.index
     source.fresh = u32(at >> SLOT_SHIFT == SLOT_SHARED and (state[0] & UNDEFINED) == 0)
+    for n in range(bytes):
+        if (state[n] & BROUGHT) != 0 and source.fresh != UNWRITTEN:
+            source.fresh = UNWRITTEN
+            unit = (at + u64(n)) >> UNIT_BITS
+            o = known(w.cta.cluster).origins + (unit & (ORIGINS - 1))
+            if o.unit == unit and o.site != 0:
+                source.at = at + u64(n) + o.away
+                source.bytes = bytes - n
+                source.site = o.site
+                source.lane = o.lane
+                source.cta = o.cta
+                source.warp = o.warp
+
+
+@native
+def note_undefined(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, state: ptr_to(u8), site: u32) -> None:
+    """Record that a lane loads an undefined value."""
+    take_source(w, lane, at, bytes, state, site, known(w.cta.cluster).sources + number_of_warp(w))
 
 
 @native
@@ -372,52 +398,6 @@ def lanes_wrote_nothing(
                 mark_written(state, bytes)
 
 
-# asynchronous operations ----------------------------------------------------------------------------------------------
-@native
-def values_of_transfer(t: ptr_to(Transfer), moves: u32) -> None:
-    """Note that a transfer begins or ends to move its bytes."""
-    s = known(cast_ptr(Warp, t.warp).cta.cluster)
-    s.moving = moves
-
-
-@native
-def one_wrote(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
-    """Handle a write of one lane, or a transfer's read for global memory."""
-    slot = at >> SLOT_SHIFT
-    if (slot != SLOT_SHARED and slot != SLOT_LOCAL) or u64(value_state_at(w, lane, at)) == 0:
-        return
-    s = known(w.cta.cluster)
-    if (access & _MARKS) == int(Access.WRITE):
-        fill_bytes(value_state_at(w, lane, at), WRITTEN, bytes)
-    elif access == _ASYNC_READ and s.moving != 0:
-        state = value_state_at(w, lane, at)
-        begin = u32(0)
-        while begin < bytes:
-            size = minimum(bytes - begin, 4)
-            if nothing_written_at(state + begin, size):
-                source = stack(Source)
-                source.at = at + u64(begin)
-                source.bytes = size
-                source.site = 0
-                source.lane = lane
-                one = u32(1)
-                if (state[begin] & UNDEFINED) == 0:
-                    undefined_until_end(w, UNDEFINED_COPY.number, one << lane, site, one, source)
-                else:
-                    tell_undefined(w, UNDEFINED_COPY.number, site, one << lane, source)
-                return
-            begin = begin + 4
-
-
-@native
-def one_lost(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64) -> None:
-    """Mark bytes that a transfer has written with an unknown value."""
-    if bytes != 0:
-        fill_bytes(value_state_at(w, lane, at), UNDEFINED, bytes)
-        s = known(w.cta.cluster)
-        s.epoch = s.epoch + 1
-
-
 # beginnings and ends --------------------------------------------------------------------------------------------------
 @native
 def values_begin(cluster: ptr_to(Cluster)) -> None:
@@ -426,7 +406,7 @@ def values_begin(cluster: ptr_to(Cluster)) -> None:
     fill_bytes(s.shared, NEVER, s.shared_bytes * u64(cluster.cta_count))
     fill_bytes(s.local, NEVER, s.local_bytes * LANES * s.warps)
     fill_bytes(cast_ptr(u8, s.sources), 0, s.warps * Source.size)
-    fill_bytes(cast_ptr(u8, s.missed), 0, s.warps * 4)
+    fill_bytes(cast_ptr(u8, s.missed), 0, s.warps * 8)
     s.count = 0
     s.moving = 0
     s.epoch = s.epoch + 1
@@ -488,9 +468,8 @@ def out_of_variable(
 
 
 HOOKS: Mapping[str, Native] = {
-    "accessed": lanes_wrote, "accessed_one": one_wrote, "bytes_read": lanes_read_written, "rows_read": rows_read_written,
+    "accessed": lanes_wrote, "bytes_read": lanes_read_written, "rows_read": rows_read_written,
     "bytes_written": lanes_wrote_anew, "undefined_written": lanes_wrote_nothing, "undefined_used": use_undefined,
-    "frame_entered": values_of_frame, "left_undetermined": one_lost, "transfer_moves": values_of_transfer,
-    "cluster_begins": values_begin, "shuffle_missed": note_missed, "cluster_ends": values_end, "local_copied": values_copied,
-    "left_variable": out_of_variable,
+    "frame_entered": values_of_frame, "cluster_begins": values_begin, "value_missed": note_missed, "cluster_ends": values_end,
+    "local_copied": values_copied, "left_variable": out_of_variable,
 }

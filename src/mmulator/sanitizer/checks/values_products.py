@@ -9,8 +9,10 @@ from mmulator.codegen.ops import any_lane, cast_ptr, load, null, stack, trailing
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.native.memory.windows import of_descriptor
 from mmulator.native.state import FULL, LANES, Warp, WgmmaTable
-from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHARED, SLOT_SHIFT
+from mmulator.sanitizer.checks.unwritten import note_unwritten, nothing_at
 from mmulator.sanitizer.checks.values import (
+    UNWRITTEN,
     WORD,
     Sound,
     has_value_state,
@@ -19,6 +21,7 @@ from mmulator.sanitizer.checks.values import (
     nothing_written_at,
     value_state_at,
 )
+from mmulator.sanitizer.found import of_launch
 from mmulator.twin.doors import Door
 from mmulator.twin.moves import WmmaTable
 from mmulator.twin.shared import operand_function
@@ -219,7 +222,9 @@ def tile_values(
     for n in range(count // (held * LANES)):
         out[n] = FULL
     place = at | base
-    if place >> SLOT_SHIFT != SLOT_SHARED or w.cta.fault != 0 or w.cta.cluster.under_way != 0:
+    slot = place >> SLOT_SHIFT
+    device = (slot == 0 or slot >= FIRST_GLOBAL_SLOT) and u64(of_launch(w.cta.cluster).values) != 0
+    if w.cta.fault != 0 or not (device or (slot == SLOT_SHARED and w.cta.cluster.under_way == 0)):
         return
     for n in range(count // (held * LANES)):
         out[n] = 0
@@ -228,7 +233,11 @@ def tile_values(
         address = place + u64(element * i64(bits) >> 3)
         size = (bits + 7) >> 3
         has = u32(1)
-        if has_value_state(w, address, size):
+        if device:
+            if nothing_at(w, address, size, site):
+                has = 0
+                note_unwritten(w, (i // held) & 31, address, size, u32(UNWRITTEN), site)
+        elif has_value_state(w, address, size):
             state = value_state_at(w, 0, address)
             if nothing_written_at(state, size):
                 has = 0

@@ -1,0 +1,31 @@
+"""Hooks for bytes that copies take from one place of memory to another."""
+
+from __future__ import annotations
+
+from mmulator.codegen.lang import hook
+from mmulator.codegen.types import ptr_to, u32, u64
+from mmulator.native.state import Transfer, Warp
+
+
+@hook
+def bytes_moved(w: ptr_to(Warp), lane: u32, source: u64, target: u64, bytes: u32, site: u32) -> None:
+    """Called behind the `accessed_one` of a copy's write to shared memory, for bytes that it takes from another place.
+
+    w, lane, site: the issuing lane and instruction.
+    source, target: generic addresses.
+    bytes: contiguous on both sides.
+    """
+
+
+@hook
+def row_moved(t: ptr_to(Transfer), rank: u32, at: u64, source: u64) -> None:
+    """Called for a row of a box that a CTA's shared memory gets from `at` on; the bytes of the tensor lie from `source` on."""
+
+
+@hook
+def lanes_moved(
+    w: ptr_to(Warp), mask: u32, source: ptr_to(u64), target: ptr_to(u64), bytes: u32, valid: ptr_to(u32), site: u32
+) -> None:
+    """Called after the `accessed` of a cp.async of `bytes` by lanes of `mask`, of which valid[lane] come from source[lane], the
+    rest zeros. target: addresses of the shared window.
+    """
