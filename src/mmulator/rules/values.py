@@ -60,6 +60,14 @@ UNDEFINED_PART = Rule(
     "fill ends, or begins, in the middle of it.",
     "copy or fill whole elements: the number of elements times their size",
 )  # fmt: skip
+UNDEFINED_KEPT = Rule(
+    706, "uninitialized-bits-kept", Severity.NOTE, "bits of an element are replaced that nobody has written",
+    f"{_STATE}: Global State Space",
+    f"{_DEVICE}Here a kernel reads an element that nobody has written, and stores it with some of its bits replaced: so programs "
+    "write elements of 4 or 6 bits. It does no harm if the other bits are written, too, before they are used. From here on the "
+    "whole element counts as written.",
+    "nothing, if each bit is written before it is used; else fill the memory before the launch",
+)  # fmt: skip
 OUT_OF_VARIABLE = Rule(
     710, "out-of-variable", Severity.ERROR, "an access leaves the variable whose address it was computed from",
     f"{_STATE}: Variable Declarations",
@@ -70,5 +78,6 @@ OUT_OF_VARIABLE = Rule(
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
-    UNDEFINED_STORE, UNDEFINED_BRANCH, UNDEFINED_ADDRESS, UNDEFINED_COPY, UNDEFINED_GLOBAL, UNDEFINED_PART, OUT_OF_VARIABLE,
+    UNDEFINED_STORE, UNDEFINED_BRANCH, UNDEFINED_ADDRESS, UNDEFINED_COPY, UNDEFINED_GLOBAL, UNDEFINED_PART, UNDEFINED_KEPT,
+    OUT_OF_VARIABLE,
 )  # fmt: skip
