@@ -92,6 +92,7 @@ SENTENCES: Mapping[int, Callable[[FindingContext], Said]] = {
     rules.COPY_SOURCE.number: _of_copy("{} writes bytes that {} may copy from later"),
     rules.HALF_STRONG.number: _sentence("nothing orders the two, of which one is weak"),
     rules.REPLICATED_READ.number: _sentence("no barrier lies between"),
+    rules.UNREAD.number: _sentence("no barrier lies between; nothing reads what it loaded"),
     rules.STEADY.number: lambda c: (
         f"{c.instruction.mnemonic} reads as read-only what {c.against} has written in this launch"
     ),

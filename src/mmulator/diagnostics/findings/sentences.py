@@ -22,7 +22,7 @@ from mmulator.findings import Finding, spoken
 from mmulator.launch.grid import Grid
 from mmulator.rules import BY_NUMBER
 from mmulator.rules.accumulators import in_module
-from mmulator.rules.races import READ_WRITE, REPLICATED_READ
+from mmulator.rules.races import READ_WRITE, REPLICATED_READ, UNREAD
 
 # The message of a rule, by its number, and perhaps where (else as FindingContext.where says) and what to do (else the
 # rule's hint).
@@ -54,8 +54,10 @@ def findings_of(grid: Grid, entries: Iterable[Any]) -> tuple[Finding, ...]:
     for entry in entries:
         if entry["rule"] == REPLICATED_READ.number and is_used(grid, entry):
             entry["rule"] = READ_WRITE.number
+        if entry["rule"] == UNREAD.number and entry["words"][2]:
+            entry["rule"] = entry["words"][1]
         key = int(entry["rule"]), int(entry["site"]), int(entry["other_site"])
         counts[key] = counts.get(key, 0) + int(entry["count"])
-        if key not in first or int(entry["cta"]) < int(first[key]["cta"]):
+        if key not in first or (int(entry["cta"]), int(entry["warp"])) < (int(first[key]["cta"]), int(first[key]["warp"])):
             first[key] = entry
     return tuple(finding(grid, first[key], counts[key]) for key in sorted(first))
