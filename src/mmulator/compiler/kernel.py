@@ -127,10 +127,10 @@ class Jit:
         remaining()
         self.unread = unread_loads(self.program) if value_moves.under(options.events) is not None else {}
         self.held: dict[str, dict[str, set[int]]] = {n: {} for n in self.program.functions}
-        for load, number in self.unread.items():
-            owner = next(f.name for f in functions if load in f.instructions)
-            for register in uses_and_defs(load)[1]:
-                self.held[owner].setdefault(register, set()).add(number)
+        for name, item in self.program.functions.items():
+            for load in (i for b in item.blocks for i in b.body if i in self.unread):
+                for register in uses_and_defs(load)[1]:
+                    self.held[name].setdefault(register, set()).add(self.unread[load])
         remaining()
         self.skips = skips_of(self.program) if barrier_passed.under(options.events) is not None else Skips()
         remaining()
