@@ -17,7 +17,7 @@ from mmulator.codegen.values import Builder
 from mmulator.compiler import warm
 from mmulator.compiler.kernel import Jit
 from mmulator.host.module import Module
-from mmulator.native.hooks import blocks, events, moves, operands, tensor
+from mmulator.native.hooks import blocks, events, moves, operands, tensor, unread
 from mmulator.native.hooks.detours import DETOURS
 from mmulator.native.hooks.events import Access, Proxy
 from mmulator.native.hooks.profile import PROFILE
@@ -197,7 +197,7 @@ L: red.global.add.u32 [%rd0], 1; add.u32 %r1, %r1, 1; setp.lt.u32 %p, %r1, 100; 
 
 def test_without_an_observer_nothing_is_there() -> None:
     """A hook leaves no trace in the code of the run time; with one, only what reaches a hook is another function."""
-    files = blocks, events, moves, operands, tensor
+    files = blocks, events, moves, operands, tensor, unread
     hooks = {name for file in files for name, value in vars(file).items() if isinstance(value, Hook)}
     assert hooks == {*TRACE.hooks, *SANITIZE.hooks, *PROFILE.hooks, *TIMELINE.hooks, *STEPS.hooks, *DETOURS.hooks}  # all heard
     for function in natives():

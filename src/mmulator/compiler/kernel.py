@@ -31,6 +31,7 @@ from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import type_bits
 from mmulator.native.hooks.events import stepped, undefined_used
 from mmulator.native.hooks.operands import barrier_passed
+from mmulator.native.hooks.unread import value_moves
 from mmulator.native.state import STACK_BYTES, Cta, OperationKind
 from mmulator.native.threads.scheduler import run_clusters, run_records
 from mmulator.numerics.profiles import dot_key, profile_for
@@ -61,6 +62,8 @@ from mmulator.program.shared import shared_layout
 from mmulator.program.skips import Skips, skips_of
 from mmulator.program.undefined import MaybeUndefined, doubt
 from mmulator.program.uniform import uniform_registers
+from mmulator.program.unread import unread_loads
+from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.resources import named_symbols, parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import Function, Instruction, ParsedModule, Symbol, Variable, VectorOperand
 
@@ -121,6 +124,13 @@ class Jit:
             remaining()
             self.variables = {n: v for n, (_, v) in both.items()}
             self.origins = {n: origins(f, v) for n, (f, v) in both.items()}
+        remaining()
+        self.unread = unread_loads(self.program) if value_moves.under(options.events) is not None else {}
+        self.held: dict[str, dict[str, set[int]]] = {n: {} for n in self.program.functions}
+        for name, item in self.program.functions.items():
+            for load in (i for b in item.blocks for i in b.body if i in self.unread):
+                for register in uses_and_defs(load)[1]:
+                    self.held[name].setdefault(register, set()).add(self.unread[load])
         remaining()
         self.skips = skips_of(self.program) if barrier_passed.under(options.events) is not None else Skips()
         remaining()

@@ -14,6 +14,7 @@ from mmulator.errors import must_be
 from mmulator.isa.effects import Algebra, Flow
 from mmulator.program.blocks import FunctionBlocks
 from mmulator.program.frames import Liveness
+from mmulator.program.kept_bits import kept_bits
 from mmulator.program.uniform import left_behind
 from mmulator.program.uses import CARRY, accesses, uses_and_defs
 from mmulator.ptx.tree import Address, Immediate, Instruction, Reg, Symbol, VectorOperand
@@ -29,6 +30,7 @@ class MaybeUndefined:
     missable, missed: those that an instruction makes undefined that leaves lanes without a value, and no other reason.
     misses: these instructions.
     watched: whether global memory may be undefined too.
+    kept: loads of bits that stay where they are (kept_bits.py), and their compare-and-swaps; what they read counts as defined.
     """
 
     registers: frozenset[str]
@@ -38,6 +40,7 @@ class MaybeUndefined:
     missed: frozenset[str]
     misses: frozenset[Instruction]
     watched: bool = False
+    kept: frozenset[Instruction] = frozenset()
 
     def memory(self, name: str) -> int:
         """The reason why a register may be undefined: 0: not memory; 1: memory alone; 2: perhaps memory; 3: one of `misses`.
@@ -102,7 +105,8 @@ def doubt(function: FunctionBlocks, live: Liveness, watched: bool = False) -> Ma
     given = {p.name for p in (*function.function.params, *function.function.returns)}
     own = {p.name for p in function.function.params} if function.function.is_entry else set()
     steps = [i for b in function.blocks for i in (*b.body, *([b.last] if b.last is not None else ()))]
-    flows = [(flow_of(i, watched), i, *uses_and_defs(i)) for i in steps]
+    kept = kept_bits(function.function)
+    flows = [(Flow.DEFINED if i in kept else flow_of(i, watched), i, *uses_and_defs(i)) for i in steps]
     misses = missing(function)
 
     def spread(found: set[str], loads: bool, shuffles: bool = True) -> frozenset[str]:
@@ -120,7 +124,7 @@ def doubt(function: FunctionBlocks, live: Liveness, watched: bool = False) -> Ma
     every = spread({*unwritten}, True)
     missed = every - spread({*unwritten}, True, False) if misses else frozenset()
     missable = spread(set(), False) if misses else frozenset()
-    return MaybeUndefined(every, spread(set(), True), spread({*unwritten}, False), missable, missed, misses, watched)
+    return MaybeUndefined(every, spread(set(), True), spread({*unwritten}, False), missable, missed, misses, watched, kept)
 
 
 def takes_doubt(

@@ -143,6 +143,12 @@ SIZES = _race(
     "on 8 bytes is not atomic to one on 4 of them.",
     "access the bytes in one size everywhere: what has 8 bytes by atom.b64, ld.relaxed.b64 and st.relaxed.b64 alone",
 )  # fmt: skip
+UNREAD = Rule(
+    315, "race-unread", Severity.NOTE, "a thread reads what another of its block writes, and does not use it", _MODEL,
+    _RACE + "Here a thread loads bytes of shared memory that another one of its block writes, and no instruction reads what it "
+    "loaded: so do loops that load for a round that does not come. It does no harm.",
+    _BARRIER + ", or leave out the load in the last round",
+)  # fmt: skip
 LANES_DIFFER = Rule(
     320, "store-lanes-differ", Severity.WARNING, "lanes of one store write different values to the same bytes",
     "CUDA Programming Guide, SIMT Architecture; " + _MODEL,
@@ -160,5 +166,5 @@ MATRIX_ROWS = Rule(
 
 RULES: tuple[Rule, ...] = (
     WRITE_WRITE, READ_WRITE, IN_WARP, BETWEEN_BLOCKS, IN_CLUSTER, COPY_READ, COPY_OVERWRITTEN, COPY_SOURCE, SCOPE,
-    HALF_STRONG, NOT_RELEASED, REPLICATED_READ, STEADY, STEADY_LATER, SIZES, LANES_DIFFER, MATRIX_ROWS,
+    HALF_STRONG, NOT_RELEASED, REPLICATED_READ, STEADY, STEADY_LATER, SIZES, UNREAD, LANES_DIFFER, MATRIX_ROWS,
 )  # fmt: skip

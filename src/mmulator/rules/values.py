@@ -67,6 +67,14 @@ UNDEFINED_OPERAND = Rule(
     "that nobody uses may be such bytes; along K they make every result wrong.",
     "fill the memory before the launch, or let the tensor map end where the written rows end",
 )  # fmt: skip
+UNDEFINED_KEPT = Rule(
+    707, "uninitialized-bits-kept", Severity.NOTE, "bits of an element are replaced that nobody has written",
+    f"{_STATE}: Global State Space",
+    f"{_DEVICE}Here a kernel reads an element that nobody has written, and stores it with some of its bits replaced: so programs "
+    "write elements of 4 or 6 bits. It does no harm if the other bits are written, too, before they are used. From here on the "
+    "whole element counts as written.",
+    "nothing, if each bit is written before it is used; else fill the memory before the launch",
+)  # fmt: skip
 OUT_OF_VARIABLE = Rule(
     710, "out-of-variable", Severity.ERROR, "an access leaves the variable whose address it was computed from",
     f"{_STATE}: Variable Declarations",
@@ -78,5 +86,5 @@ OUT_OF_VARIABLE = Rule(
 
 RULES: tuple[Rule, ...] = (
     UNDEFINED_STORE, UNDEFINED_BRANCH, UNDEFINED_ADDRESS, UNDEFINED_COPY, UNDEFINED_GLOBAL, UNDEFINED_PART, UNDEFINED_OPERAND,
-    OUT_OF_VARIABLE,
+    UNDEFINED_KEPT, OUT_OF_VARIABLE,
 )  # fmt: skip

@@ -42,6 +42,8 @@ class KernelCode(Names, Protocol):
     variables: function -> variables that are adjacent to others.
     origins: function -> register with an address in one of these variables -> the variable.
     skips: aligned barriers that lanes may skip, under an instrument that needs them.
+    unread: loads that may stay unread -> the number of their registers, under an instrument that needs them.
+    held: function -> register of such a load -> these numbers.
     """
 
     module: ParsedModule
@@ -67,3 +69,5 @@ class KernelCode(Names, Protocol):
     variables: dict[str, dict[str, Variable]]
     origins: dict[str, dict[str, Symbol]]
     skips: Skips
+    unread: dict[Instruction, int]
+    held: dict[str, dict[str, set[int]]]

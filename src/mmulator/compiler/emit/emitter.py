@@ -36,6 +36,7 @@ class Emitter(BlockEmitter):
         self.is_entry = block.function.function.is_entry
         super().__init__(b, block, frame, kernel, kernel.locals[self.function_name].bytes, kernel.options.events)
         self.late = kernel.moved.late
+        self.read_before: set[int] = set()  # registers of unread loads that this block has read since
         if kernel.doubtful:
             self.shadow = Shadow(self, kernel.doubtful[self.function_name])
 

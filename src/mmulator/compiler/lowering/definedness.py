@@ -37,7 +37,7 @@ from mmulator.program.uses import accesses, registers_of
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand, flatten
 from mmulator.rules.execution import NO_SOURCE
 from mmulator.rules.mbarriers import CANCEL_REFUSED
-from mmulator.rules.values import UNDEFINED_ADDRESS, UNDEFINED_BRANCH, UNDEFINED_STORE
+from mmulator.rules.values import UNDEFINED_ADDRESS, UNDEFINED_BRANCH, UNDEFINED_KEPT, UNDEFINED_STORE
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 _BASE = {
@@ -111,25 +111,28 @@ def judge(e: Emitter, ins: Instruction) -> Callable[[], None] | None:
     _uses(e, s, ins)
     targets = [o for access, operand in accesses(ins) if "w" in access and not isinstance(operand, Address)
                for o in _registers(operand)]  # fmt: skip
+    names = [t.name for t in targets]
     if ins.effects.ends is Ends.WAIT:  # its code ends the block, and stores the masks: all lanes of the block write
-        _set(s, [t.name for t in targets], _defined(e, s, ins, targets), None, None)
+        _set(s, names, _defined(e, s, ins, targets), None, None)
     if ins.effects.ends is not Ends.NO:
         return None
     stored = ins.effects.stored
+    if ins in s.doubt.kept and stored is Stored.NOTHING:
+        with e.b.if_((bad := e.lanes_of(ins) & ~must_be(every(_loaded(e, s, ins, targets)), Value)) != 0):
+            e.call(events.undefined_used, e.w, bad, UNDEFINED_KEPT.number, 1, e.site)
+        return None
     if stored is not Stored.NOTHING and isinstance(ins.operands[0], Address):
         return _STORES[stored](e, s, ins)
-    flow = flow_of(ins, s.doubt.watched)
-    if flow is Flow.MOVED:
-        names = [t.name for t in targets]
+    if (flow := flow_of(ins, s.doubt.watched)) is Flow.MOVED:
         return s.set_behind(names, f"{ins.mnemonic} has Flow.MOVED: its function in compiler/meaning/ calls definedness.moved")
-    if flow in (Flow.WGMMA, Flow.TILE) or (not any(s.doubts(t.name) for t in targets) and stored is Stored.NOTHING):
+    if flow in (Flow.WGMMA, Flow.TILE) or (not any(map(s.doubts, names)) and stored is Stored.NOTHING):
         return None
     masks = _RESULTS[flow](e, s, ins, targets)
     guarded = _guarded(e, s, ins)
     behind = _STORES[stored](e, s, ins) if stored is not Stored.NOTHING else None
 
     def settle() -> None:
-        _set(s, [t.name for t in targets], masks, *guarded)
+        _set(s, names, masks, *guarded)
         if behind is not None:
             behind()
 
@@ -433,7 +436,7 @@ def _behind_atomic(e: Emitter, s: Shadow, ins: Instruction) -> Callable[[], None
     size = type_bits(ins.form["type"]) // 8
     values = elements(ins.operands[-1] if ins.form["op"] == "cas" else ins.operands[at + 1])
     undefined = _written(e, s, ins, values, size)
-    if ins.form["op"] != "exch":
+    if ins.form["op"] != "exch" and ins not in s.doubt.kept:
         return undefined
     space, where = place_of(e, ins, must_be(ins.operands[at], Address))
     spilled, lanes = e.spill(where), e.lanes_of(ins)

@@ -18,6 +18,7 @@ from mmulator.compiler.lowering.calls import load_register_parameters
 from mmulator.compiler.lowering.lanewise import run
 from mmulator.compiler.lowering.products import prepare
 from mmulator.compiler.lowering.screened import screened
+from mmulator.compiler.lowering.unread import follow
 from mmulator.compiler.meaning import (
     atomic,
     barrier,
@@ -97,6 +98,7 @@ def write(e: Emitter, ins: Instruction) -> None:
 def _write(e: Emitter, ins: Instruction) -> None:
     meaning = meaning_of(ins.form)
     settle = definedness.judge(e, ins)
+    follow(e, ins)
     bounds.stay_inside(e, ins)
     try:
         if e.events is not None:

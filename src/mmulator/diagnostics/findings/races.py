@@ -93,6 +93,7 @@ SENTENCES: Mapping[int, Callable[[FindingContext], Said]] = {
     rules.HALF_STRONG.number: _sentence("nothing orders the two, of which one is weak"),
     rules.NOT_RELEASED.number: _sentence("nothing orders the two, of which one is weak"),
     rules.REPLICATED_READ.number: _sentence("no barrier lies between"),
+    rules.UNREAD.number: _sentence("no barrier lies between; nothing reads what it loaded"),
     rules.STEADY.number: lambda c: (
         f"{c.instruction.mnemonic} reads as read-only what {c.against} has written in this launch"
     ),

@@ -24,7 +24,7 @@ from mmulator.launch.grid import Grid
 from mmulator.rules import BY_NUMBER
 from mmulator.rules.accumulators import in_module
 from mmulator.rules.operands import LAYOUT
-from mmulator.rules.races import HALF_STRONG, NOT_RELEASED, READ_WRITE, REPLICATED_READ
+from mmulator.rules.races import HALF_STRONG, NOT_RELEASED, READ_WRITE, REPLICATED_READ, UNREAD
 
 # The message of a rule, by its number, and perhaps where (else as FindingContext.where says) and what to do (else the
 # rule's hint).
@@ -62,8 +62,10 @@ def findings_of(grid: Grid, entries: Iterable[Any]) -> tuple[Finding, ...]:
             entry["other_site"] = 0
             if not operands.misplaces(FindingContext(grid, entry)):
                 continue
+        if entry["rule"] == UNREAD.number and entry["words"][2]:
+            entry["rule"] = entry["words"][1]
         key = int(entry["rule"]), int(entry["site"]), int(entry["other_site"])
         counts[key] = counts.get(key, 0) + int(entry["count"])
-        if key not in first or int(entry["cta"]) < int(first[key]["cta"]):
+        if key not in first or (int(entry["cta"]), int(entry["warp"])) < (int(first[key]["cta"]), int(first[key]["warp"])):
             first[key] = entry
     return tuple(finding(grid, first[key], counts[key]) for key in sorted(first))

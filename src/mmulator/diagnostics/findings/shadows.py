@@ -19,6 +19,7 @@ from mmulator.program.addresses import SLOT_SHIFT
 from mmulator.program.butterflies import stored_sums
 from mmulator.program.consequences import consequences
 from mmulator.program.provenance import stored_through
+from mmulator.program.unread import unread_loads
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Address, Immediate, Instruction, Reg
 from mmulator.sanitizer.shadow.records import (
@@ -31,6 +32,7 @@ from mmulator.sanitizer.shadow.records import (
     Area,
     Join,
     LaunchRaces,
+    Loaded,
     Node,
     Pattern,
     Races,
@@ -86,6 +88,12 @@ def _true_everywhere(kernel: CompiledKernel) -> set[str]:
 def steady_reads(kernel: CompiledKernel) -> np.ndarray:
     """A number for each site [sites], u32: STEADY if the site reads memory that must not change while the kernel runs."""
     return np.array([STEADY * ins.effects.steady for ins in kernel.sites] or [0], np.uint32)
+
+
+def unread_numbers(kernel: CompiledKernel) -> np.ndarray:
+    """A number for each site [sites], u32: 1 + that of the registers of a load that may stay unread, or 0."""
+    found = unread_loads(kernel.program)
+    return np.array([found.get(ins, -1) + 1 for ins in kernel.sites] or [0], np.uint32)
 
 
 def sums_of_lanes(kernel: CompiledKernel) -> np.ndarray:
@@ -186,8 +194,10 @@ def _made(grid: Grid, given: Sequence[tuple[int, int, bool]], buffers: int) -> l
     operands = grid.kernel.once(address_operands)
     steady = grid.kernel.once(steady_reads)
     sums = grid.kernel.once(sums_of_lanes)
+    unread = grid.kernel.once(unread_numbers)
     state["operands"], state["steady"], state["sums"] = pointer(operands), pointer(steady), pointer(sums)
-    parts = [state, by_slot, by_address, sheets, operands, steady, sums]
+    state["unread"] = pointer(unread)
+    parts = [state, by_slot, by_address, sheets, operands, steady, sums, unread]
     if cells is not None and records is not None and nodes is not None:
         parts += [cells, records, nodes]
         state["records"], state["nodes"], state["room"], state["node_room"] = pointer(records), pointer(nodes), room, node_room
@@ -204,10 +214,12 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     patterns = min(1 << (len(resident.grid.kernel.sites) * len(resident.warps)).bit_length(), PATTERNS)
     room, node_room = SHARED_RECORDS, max(4 * LEAST_NODES, size * resident.size)
     state = np.zeros(1, Races.numpy_dtype())
+    state["loads"] = loads = int(resident.grid.kernel.once(unread_numbers).max())
     arrays: dict[str, np.ndarray] = {
         "cells": blank(-(-sheets // GROUP) * GROUP * SHEET_CELLS, np.dtype(np.uint64)), "sheets": np.zeros(sheets + 1, np.uint32),
         "verdicts": np.zeros(len(resident.warps) * VERDICTS, Verdict.numpy_dtype()),
         "patterns": np.zeros(patterns, Pattern.numpy_dtype()),
+        "loaded": np.zeros(len(resident.warps) * loads + 1, Loaded.numpy_dtype()),
     }  # fmt: skip
     for name, array in arrays.items():
         state[name] = pointer(array)

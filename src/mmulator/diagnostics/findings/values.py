@@ -17,6 +17,7 @@ from mmulator.launch.pages import blank
 from mmulator.launch.resident import Resident
 from mmulator.native.state import LANES
 from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.kept_bits import kept_bits
 from mmulator.program.provenance import origins, variables_of
 from mmulator.ptx.tree import Address, Reg, Symbol
 from mmulator.rules.execution import NO_SOURCE
@@ -27,11 +28,12 @@ from mmulator.rules.values import (
     UNDEFINED_BRANCH,
     UNDEFINED_COPY,
     UNDEFINED_GLOBAL,
+    UNDEFINED_KEPT,
     UNDEFINED_OPERAND,
     UNDEFINED_PART,
     UNDEFINED_STORE,
 )
-from mmulator.sanitizer.checks.unwritten import COMBINES, EXCHANGE, Stretch, WatchedLaunch
+from mmulator.sanitizer.checks.unwritten import COMBINES, EXCHANGE, KEEPS, Stretch, WatchedLaunch
 from mmulator.sanitizer.checks.values import Source, ValuesState
 
 _DOES = {
@@ -92,17 +94,22 @@ def _operand(c: FindingContext) -> str:
     return f"{c.instruction.mnemonic} reads bytes that {c.against} brought: neither the host nor a kernel has written them"
 
 
+def _kept(c: FindingContext) -> str:
+    return f"{c.instruction.mnemonic} reads bytes that nobody has written; some of their bits are replaced, and the others stay"
+
+
 SENTENCES: Mapping[int, Callable[[FindingContext], str]] = {
     NO_SOURCE.number: _no_source, CANCEL_REFUSED.number: _no_source, **dict.fromkeys(_DOES, _use),
     OUT_OF_VARIABLE.number: _outside, UNDEFINED_GLOBAL.number: _unwritten, UNDEFINED_PART.number: _unwritten,
-    UNDEFINED_OPERAND.number: _operand,
+    UNDEFINED_OPERAND.number: _operand, UNDEFINED_KEPT.number: _kept,
 }  # fmt: skip
 
 
 def _atomics(kernel: CompiledKernel) -> np.ndarray:
-    """The kind of each site [sites + 1], u8: 0, EXCHANGE for an atomic exchange, or COMBINES for another atomic operation."""
-    acts = ((i.effects.memory is MemoryEffect.ATOMIC, i.form["op"]) for i in kernel.sites)
-    kinds = (0 if not atomic else EXCHANGE if op == "exch" else COMBINES for atomic, op in acts)
+    """The kind of each site [sites + 1], u8: 0 if it is not atomic, else as in `WatchedLaunch`."""
+    kept = frozenset().union(*(kept_bits(f.function) for f in kernel.program.functions.values()))
+    acts = ((i.effects.memory is MemoryEffect.ATOMIC, i.form["op"], i in kept) for i in kernel.sites)
+    kinds = (0 if not atomic else KEEPS if keeps else EXCHANGE if op == "exch" else COMBINES for atomic, op, keeps in acts)
     return np.array([*kinds, 0], np.uint8)
 
 

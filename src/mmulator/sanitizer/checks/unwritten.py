@@ -65,7 +65,7 @@ from mmulator.sanitizer.checks.values import (
 )
 from mmulator.sanitizer.found import find, of_launch
 
-EXCHANGE, COMBINES = 1, 2
+EXCHANGE, COMBINES, KEEPS = 1, 2, 3
 U64, U32 = u64.vec(32), u32.vec(32)
 _WRITE, _ATOMIC = int(Access.WRITE), int(Access.ATOMIC)
 ALL_WRITTEN = BY_HOST * 0x01010101  # four written bytes, by any writer
@@ -76,7 +76,7 @@ _STORES, _PRODUCT = 1 + Completes.GROUP, 1 + Completes.PIPE  # of `moving`
 # An allocation, and its marks.
 Stretch = Struct("WatchedStretch", [("start", u64), ("size", u64), ("marks", ptr)])
 # Watched allocations that are not completely written, sorted by address, behind an empty one. atomics: for each site EXCHANGE
-# for an atomic exchange, COMBINES for another atomic operation.
+# for an atomic exchange, KEEPS for a compare-and-swap that replaces some bits, COMBINES for another atomic operation.
 WatchedLaunch = Struct("WatchedLaunch", [("stretches", ptr_to(Stretch)), ("count", u64), ("atomics", ptr_to(u8))])
 
 
@@ -134,7 +134,7 @@ def combines(w: ptr_to(Warp), access: u32, site: u32) -> boolean:
     if (access & _ATOMIC) == 0:
         return False
     watched = cast_ptr(WatchedLaunch, of_launch(w.cta.cluster).values)
-    return watched.atomics[site] != EXCHANGE
+    return watched.atomics[site] == COMBINES
 
 
 @native

@@ -32,8 +32,8 @@ from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u8, u32, u64
 from mmulator.native.hooks.events import Access
 from mmulator.native.state import FULL, LANES, Cluster, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
-from mmulator.rules.values import OUT_OF_VARIABLE, UNDEFINED_GLOBAL, UNDEFINED_PART, UNDEFINED_STORE
-from mmulator.sanitizer.found import find_against
+from mmulator.rules import values as rules
+from mmulator.sanitizer.found import find, find_against
 from mmulator.sanitizer.state import Found, SanitizedCluster
 
 U64, U32 = u64.vec(32), u32.vec(32)
@@ -193,9 +193,9 @@ def tell_undefined(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: pt
 @native
 def tell_unwritten(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: ptr_to(Source)) -> None:
     """Report a finding about a value loaded from device memory. words of the finding: the rule that describes the use."""
-    own = u32(UNDEFINED_GLOBAL.number)
+    own = u32(rules.UNDEFINED_GLOBAL.number)
     if source.fresh == UNWRITTEN_PART:
-        own = UNDEFINED_PART.number
+        own = rules.UNDEFINED_PART.number
     found = tell_undefined(w, own, site, lanes, source)
     if u64(found) != 0:
         if found.count == 1:
@@ -222,6 +222,9 @@ def use_undefined(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32
             return
     kind = memory & 3
     if kind != 0 and source.site != 0:
+        if rule == rules.UNDEFINED_KEPT.number and source.fresh != FRESH:
+            find(w, rule, site, lanes, source.at, source.bytes)
+            return
         if source.fresh >= UNWRITTEN:
             tell_unwritten(w, rule, site, lanes, source)
             return
@@ -385,7 +388,7 @@ def lanes_wrote_nothing(
             s = known(w.cta.cluster)
             s.epoch = s.epoch + 1
     if outside != 0:
-        use_undefined(w, outside, UNDEFINED_STORE.number, memory, site)
+        use_undefined(w, outside, rules.UNDEFINED_STORE.number, memory, site)
     left = mask & ~lanes
     while left != 0:  # of lanes that store to one address the highest wins
         lane = trailing_zeros(left)
@@ -460,7 +463,7 @@ def out_of_variable(
         return
     lane = trailing_zeros(lanes)
     none = u32(0)
-    found = find_against(w, OUT_OF_VARIABLE.number, site, lanes, at[lane] | base, bytes, none, none, none, none)
+    found = find_against(w, rules.OUT_OF_VARIABLE.number, site, lanes, at[lane] | base, bytes, none, none, none, none)
     if u64(found) != 0:
         if found.count == 1:
             found.words[0] = u64(u32(at[lane] - origin[lane]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, select, stack
 from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
+from mmulator.native.hooks.unread import LOADED, READ
 from mmulator.native.memory.windows import peek
 from mmulator.native.state import Warp
 from mmulator.rules import races as rules
@@ -28,7 +29,9 @@ from mmulator.sanitizer.shadow.records import (
     Races,
     Record,
     kind_of,
+    races_of,
 )
+from mmulator.sanitizer.state import ROOM, Found
 
 # Two accesses that nothing orders. half: a strong read meets a write that is not. replica: is_replicated_read. apart: of two
 # blocks. strong: both are. sizes: both are, of elements of different sizes. foreign: in global memory. copy: a cp.async of which
@@ -100,6 +103,42 @@ def rule_of(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, wrote: u32) -> u32:
 
 
 @native
+def unread_rule(w: ptr_to(Warp), rule: u32, site: u32, warp: u32, lanes: u32) -> u32:
+    """The rule of a race between a write and a load whose value has not been read yet: a note, unless it is read later.
+
+    w: a warp of the block.
+    rule: number of the rule if the value is read.
+    site, warp, lanes: the load.
+    """
+    s = races_of(w.cta.cluster)
+    number = s.launch.unread[site]
+    if number == 0:
+        return rule
+    value = s.loaded + (u64(w.cta.rank * w.cta.launch.warps + warp) * u64(s.loads) + u64(number - 1))
+    if (lanes & ~value.unread) != 0:
+        return rule
+    value.raced = value.unread
+    value.site = site
+    return rules.UNREAD.number
+
+
+@native
+def value_moved(w: ptr_to(Warp), lanes: u32, number: u32, how: u32) -> None:
+    """Handle a read or a write of registers of a load that may stay unread. A read after a race makes its notes errors."""
+    s = races_of(w.cta.cluster)
+    value = s.loaded + (u64(w.cta.rank * w.cta.launch.warps + w.index) * u64(s.loads) + u64(number))
+    if how == READ and (value.raced & lanes) != 0:
+        for n in range(u32(ROOM)):
+            entry = cast_ptr(Found, w.cta.cluster.log.entries) + n
+            if entry.rule == rules.UNREAD.number and entry.site == value.site:
+                entry.words[2] = 1
+    value.raced = value.raced & ~lanes
+    value.unread = value.unread & ~lanes
+    if how == LOADED:
+        value.unread = value.unread | lanes
+
+
+@native
 def tell_race(
     w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, at: u64, bytes: u32, other_site: u32, other_cta: u32, other_warp: u32,
     other_lanes: u32, word: u64,
@@ -123,7 +162,10 @@ def tell_race(
         second = site
         word = ((word >> 32) & ((1 << (AGAIN - 32)) - 1)) | (word << 32) | (word & (1 << AGAIN))
     cluster = w.cta.cluster
-    e = find_entry(cluster, rule, first, second + 1)
+    told = rule
+    if (rule == rules.READ_WRITE.number or rule == rules.IN_WARP.number) and ((word >> 32) & (WRITE | ATOMIC)) == 0:
+        told = unread_rule(w, rule, first, select(swap, other_warp, w.index), select(swap, other_lanes, lanes))
+    e = find_entry(cluster, told, first, second + 1)
     if u64(e) == 0:
         launch = of_launch(cluster)
         launch.lost = launch.lost + 1
@@ -133,6 +175,8 @@ def tell_race(
         e.at = at
         e.bytes = bytes
         e.words[0] = word
+        if told != rule:
+            e.words[1] = u64(rule)
         if not swap:
             e.cta = w.cta.linear
             e.warp = w.index

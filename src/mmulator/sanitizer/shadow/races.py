@@ -25,7 +25,7 @@ from mmulator.native.state import COPIES, Queue, Warp
 from mmulator.program.addresses import RANK_SHIFT
 from mmulator.sanitizer.order.clocks import agent_of, copies_agent_of, now
 from mmulator.sanitizer.shadow.at_once import all_at_once, learn_pattern, pattern_of
-from mmulator.sanitizer.shadow.judgement import settle_doubts
+from mmulator.sanitizer.shadow.judgement import settle_doubts, value_moved
 from mmulator.sanitizer.shadow.records import (
     ATOMIC,
     BEYOND,
@@ -262,4 +262,5 @@ def race_arrived(w: ptr_to(Warp), mask: u32, id: u32, op: u32, site: u32) -> Non
 HOOKS: Mapping[str, Native] = {
     "accessed": race_lanes, "accessed_one": race_lane, "ordered": race_ordered, "completed": race_completed,
     "lanes_exit": race_met, "warp_met": race_met, "barrier_arrived": race_arrived, "cluster_begins": begin_races,
+    "value_moves": value_moved,
 }  # fmt: skip

@@ -104,14 +104,17 @@ Area = Struct("Area", [
 
 # The shadow of a launch's global memory: areas by slot, then by address.
 # taken, nodes_taken: records and nodes that clusters have taken.
-# operands, steady, sums: numbers of each site (diagnostics/findings/shadows.py).
+# operands, steady, sums, unread: numbers of each site (diagnostics/findings/shadows.py).
 LaunchRaces = Struct("LaunchRaces", [
     ("areas", ptr_to(Area)), ("slots", u64), ("regions", ptr_to(Area)), ("region_count", u64),
     ("taken", u32), ("room", u32), ("nodes_taken", u32), ("node_room", u32),
     ("records", ptr_to(Record)), ("nodes", ptr_to(Node)), ("operands", ptr_to(u32)),
-    ("steady", ptr_to(u32)), ("sums", ptr_to(u32)),
+    ("steady", ptr_to(u32)), ("sums", ptr_to(u32)), ("unread", ptr_to(u32)),
 ])  # fmt: skip
 
+# What a load of a warp has read (program/unread.py). unread, raced: lanes of which no instruction has read it since; those of
+# them for which another thread may have written it. site: the load's.
+Loaded = Struct("LoadedValue", [("unread", u32), ("raced", u32), ("site", u32)])
 DOUBTS = 64
 # A write that is a race if it changes the bytes.
 PendingWrite = Struct("PendingWrite", [
@@ -120,12 +123,13 @@ PendingWrite = Struct("PendingWrite", [
 ])  # fmt: skip
 
 # The shadow of a resident cluster. stride: sheets of a CTA. pattern_mask: number of patterns - 1. order: semantics and scope of
-# the current access (native/hooks/events.py).
+# the current access (native/hooks/events.py). loaded, loads: `loads` entries for each warp.
 Races = Struct("Races", [
     ("shared", Store), ("global_", Store), ("launch", ptr_to(LaunchRaces)),
     ("cells", ptr_to(u64)), ("sheets", ptr_to(u32)), ("stride", u32), ("sheet_count", u32),
     ("verdicts", ptr_to(Verdict)), ("patterns", ptr_to(Pattern)), ("pattern_mask", u32), ("order", u32), ("doubt_count", u32),
     ("hints", u32, 32), ("doubts", PendingWrite, DOUBTS),
+    ("loaded", ptr_to(Loaded)), ("loads", u32),
 ])  # fmt: skip
 
 # The current access.
