@@ -177,7 +177,7 @@ class OperandSpec:
     home: state space of variables that a generic address may name.
     wider: whether a wider register is accepted.
     sink: whether `_` is accepted.
-    lo, hi: bounds of a constant.
+    lo, hi: bounds of a constant; of a `src` what is more than hi is undefined.
     values: the only constants that are accepted.
     later: further constants, each with its requirement.
     when: the slot that must be filled for the operand to exist; the operand is then not optional.

@@ -122,6 +122,15 @@ PHASE_MISSED = Rule(
     "let whoever completes the next phase first wait until all threads know of this one, as pipelines do with an mbarrier for "
     "empty stages",
 )  # fmt: skip
+BYTES_LATE = Rule(
+    418, "mbarrier-bytes-late", _ERROR, "a phase of an mbarrier is over before the bytes of a copy that completes it",
+    _SYNC + "expect-tx operation; Phase completion of the mbarrier object",
+    "A phase waits for as many bytes as expect_tx announced in it, whichever copies bring them. If it announced fewer than the "
+    "copies bring, the phase is over while some of them are under way: who waits for it may read too early, and bytes that come "
+    "later count in the next phase.",
+    "let expect_tx announce the bytes of all copies to this mbarrier (a tensor copy brings its whole box), in the same phase and "
+    "before its last arrival",
+)  # fmt: skip
 EXIT_UNSYNCHRONISED = Rule(
     420, "cluster-exit-unsynchronised", _ERROR, "a block exits while another may still access its shared memory", _DSM,
     "Shared memory of a block is there until its last thread exits. Accesses of other blocks (loads, stores, arrivals at its "
@@ -145,5 +154,5 @@ BARRIER_UNPAIRED = Rule(
 RULES: tuple[Rule, ...] = (
     INIT_IN_USE, NOT_INITIALISED, AFTER_INVAL, COUNT_INVALID, ARRIVAL_OVERRUN, TX_OVERFLOW, NO_COMPLETE, STORED_TO, READ_AS_DATA,
     OTHER_BLOCK, BYTES_MISSING, BYTES_UNEXPECTED, INVAL_IN_USE, INIT_NOT_VISIBLE, SCOPE_TOO_NARROW, SCOPE_UNSAID,
-    INIT_NOT_FENCED, PHASE_MISSED, EXIT_UNSYNCHRONISED, START_UNSYNCHRONISED, BARRIER_UNPAIRED,
+    INIT_NOT_FENCED, PHASE_MISSED, BYTES_LATE, EXIT_UNSYNCHRONISED, START_UNSYNCHRONISED, BARRIER_UNPAIRED,
 )  # fmt: skip

@@ -14,11 +14,12 @@ from typing import Any
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, popcount, trailing_zeros
 from mmulator.codegen.types import Struct, boolean, ptr_to, u32, u64
-from mmulator.native.asynchrony.accounts import warp_number
+from mmulator.native.asynchrony.accounts import account_of, warp_number
 from mmulator.native.asynchrony.mbarrier import awaited_bytes
+from mmulator.native.asynchrony.transfers import entry as transfer_at
 from mmulator.native.hooks.events import PROXY_SHIFT, Proxy
-from mmulator.native.memory.windows import OFFSET_MASK, U64
-from mmulator.native.state import ACCOUNTS, COPIES, Account, Cluster, Queue, Warp, Who
+from mmulator.native.memory.windows import OFFSET_MASK, U64, shared_of
+from mmulator.native.state import ACCOUNTS, COPIES, Account, Cluster, Completes, Queue, Warp, Who
 from mmulator.numerics.mbarrier import BYTES
 from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules import mbarriers as rules
@@ -28,7 +29,7 @@ from mmulator.sanitizer.order.clocks import knows, now
 from mmulator.sanitizer.order.phases import mbarrier_agent
 
 _EXIT, _START = rules.EXIT_UNSYNCHRONISED.number, rules.START_UNSYNCHRONISED.number
-_MISSING, _UNEXPECTED = rules.BYTES_MISSING.number, rules.BYTES_UNEXPECTED.number
+_MISSING, _UNEXPECTED, _LATE = (r.number for r in (rules.BYTES_MISSING, rules.BYTES_UNEXPECTED, rules.BYTES_LATE))
 
 # The accesses of a warp to another block of its cluster.
 # begun: lanes for which the block's begin happens before.
@@ -222,6 +223,28 @@ def cluster_left(w: ptr_to(Warp), mask: u32, site: u32) -> None:
             settle_mbarrier(w, mask, last, entry, site)
 
 
+@native
+def bytes_are_late(cluster: ptr_to(Cluster), barrier: u64) -> None:
+    """When a phase is over, report copies that complete bytes at this mbarrier and are under way: expect_tx announced too few."""
+    s = mbarriers_of(cluster)
+    account = account_of(cluster, barrier)
+    if u64(s) == 0 or u64(account) == 0:
+        return
+    for place in range(cluster.under_way):
+        t = transfer_at(cluster, place)
+        ranks = t.barriers
+        if t.completes != Completes.BYTES:
+            ranks = 0
+        while ranks != 0:
+            if u64(shared_of(cluster, trailing_zeros(ranks))) + t.offset == barrier:
+                who = account.asked
+                if who.site == 0:
+                    who = account.arrived
+                at = (s.keepers + number_of(cluster, account)).at
+                blame(cast_ptr(Warp, t.warp), _LATE, t.site, 1 << t.lane, at, who.site, who.warp, 1 << who.lane)
+            ranks = ranks & (ranks - 1)
+
+
 # the end --------------------------------------------------------------------------------------------------------------
 @native
 def copies_pend(cluster: ptr_to(Cluster)) -> boolean:
@@ -283,5 +306,5 @@ def clusters_renewed(cluster: ptr_to(Cluster)) -> None:
 
 HOOKS: Mapping[str, Native] = {
     "accessed": cluster_reached, "accessed_one": cluster_reached_one, "cluster_waited": cluster_met, "lanes_exit": cluster_left,
-    "cluster_finished": cluster_lacks, "cluster_begins": clusters_renewed,
+    "mbarrier_over": bytes_are_late, "cluster_finished": cluster_lacks, "cluster_begins": clusters_renewed,
 }  # fmt: skip

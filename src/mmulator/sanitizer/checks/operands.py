@@ -25,7 +25,7 @@ _ADDRESS, _STRIDE, _SHORT = rules.ADDRESS.number, rules.STRIDE.number, rules.SHO
 _SPACE, _RESERVED, _ROWS, _UNEVEN = rules.SPACE.number, rules.RESERVED.number, rules.ROWS.number, rules.UNEVEN.number
 _BASE, _UNLISTED = rules.BASE_OFFSET.number, rules.UNLISTED.number
 _TENSOR = OPERAND_DIFFERS.number
-_SOURCE, _ROW = rules.SOURCE_SIZE.number, rules.ROW_ADDRESS.number
+_SOURCE, _ROW, _LARGE = rules.SOURCE_SIZE.number, rules.ROW_ADDRESS.number, rules.LARGE.number
 # The rule of each Misuse.
 _BY_MISUSE = {Misuse.CONVERTED: rules.CONVERTED, Misuse.REORDERED: rules.REORDERED, Misuse.UNEVEN: rules.UNEVEN}
 _MISUSES = tuple(_BY_MISUSE.get(each, rules.FRAGMENT).number for each in Misuse)
@@ -165,7 +165,8 @@ def judge_metadata(
 @native
 def judge_refused(w: ptr_to(Warp), lanes: u32, values: ptr_to(u64), what: u32, site: u32) -> None:
     """Report an operand that an instruction does not take. words of the finding: the first lane's."""
-    entry = find(w, select(what == WrongOperand.ROW, _ROW, u32(_SOURCE)), site, lanes, 0, 0)
+    rule = select(what == WrongOperand.ROW, _ROW, select(what == WrongOperand.LARGE, _LARGE, u32(_SOURCE)))
+    entry = find(w, rule, site, lanes, 0, 0)
     if u64(entry) != 0:
         if entry.count == 1:
             entry.words[0] = values[trailing_zeros(lanes)]
