@@ -177,7 +177,7 @@ class OperandSpec:
     home: state space of variables that a generic address may name.
     wider: whether a wider register is accepted.
     sink: whether `_` is accepted.
-    lo, hi: bounds of a constant; of a `src` what is more than hi is undefined.
+    lo, hi: bounds of a constant.
     values: the only constants that are accepted.
     later: further constants, each with its requirement.
     when: the slot that must be filled for the operand to exist; the operand is then not optional.
@@ -185,7 +185,7 @@ class OperandSpec:
     since: the PTX versions and targets that have this operand.
     instead: the operand that this one may replace.
     types: the accepted register types, if they differ from the rules of type checking; `type` is the first.
-    defined: the constants whose meaning the specification defines, if these are fewer.
+    defined: the values whose meaning the specification defines, if these are fewer; for a `src` a range from 0 on.
     parts: the elements of a group.
     """
 

@@ -135,9 +135,9 @@ def members(e: Emitter, ins: Instruction) -> None:
 def bounded(e: Emitter, ins: Instruction) -> None:
     """For an instrument: report lanes whose operand is more than its row allows."""
     for spec, operand in zip(ins.form.operands, ins.operands, strict=False):
-        if spec.kind == "src" and spec.hi is not None and e.hears(operand_refused):
+        if spec.kind == "src" and spec.defined and e.hears(operand_refused):
             values = U32(e.source(operand, "u32"))
-            with e.b.if_((beyond := e.lanes_of(ins) & mask_bits(values > spec.hi)) != 0):
+            with e.b.if_((beyond := e.lanes_of(ins) & mask_bits(values >= len(spec.defined))) != 0):
                 e.call(operand_refused, e.w, beyond, e.spill(U64(values)), int(WrongOperand.LARGE), e.site)
 
 

@@ -109,9 +109,9 @@ def _source_size(c: FindingContext) -> tuple[str, str]:
 
 
 def _large(c: FindingContext) -> tuple[str, str]:
-    spec = next(s for s in c.instruction.form.operands if s.kind == "src" and s.hi is not None)
+    spec = next(s for s in c.instruction.form.operands if s.kind == "src" and s.defined)
     value = c.words[0] & 0xFFFFFFFF
-    return f"{spec.name} of {c.instruction.mnemonic} is {value}, more than {spec.hi}", f"operand {spec.name}"
+    return f"{spec.name} of {c.instruction.mnemonic} is {value}, more than {len(spec.defined) - 1}", f"operand {spec.name}"
 
 
 def _row(c: FindingContext) -> tuple[str, str]:

@@ -29,7 +29,9 @@ from mmulator.sanitizer.order.clocks import knows, now
 from mmulator.sanitizer.order.phases import mbarrier_agent
 
 _EXIT, _START = rules.EXIT_UNSYNCHRONISED.number, rules.START_UNSYNCHRONISED.number
-_MISSING, _UNEXPECTED, _LATE = (r.number for r in (rules.BYTES_MISSING, rules.BYTES_UNEXPECTED, rules.BYTES_LATE))
+_MISSING, _UNEXPECTED, _LATE, _AT_EXIT = (
+    r.number for r in (rules.BYTES_MISSING, rules.BYTES_UNEXPECTED, rules.BYTES_LATE, rules.COPY_AT_EXIT)
+)
 
 # The accesses of a warp to another block of its cluster.
 # begun: lanes for which the block's begin happens before.
@@ -194,14 +196,18 @@ def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: boolean, account: ptr_to(A
                     use.settled = 1
             if use.settled == 0 and last:
                 accuse(w, mask, site, i, use.lanes, k.at, 8, use.site)
-    if k.async_clock != 0 and k.settled == 0 and k.issued.warp // warps != w.cta.rank:
+    own = k.issued.warp // warps == w.cta.rank
+    if k.async_clock != 0 and k.settled == 0 and (not own or k.brings != 0):
         left = mask
         while left != 0:
             lane = trailing_zeros(left)
             left = left & (left - 1)
             if has_ended(w, lane, k, agent):
                 k.settled = 1
-        if k.settled == 0 and last:
+        if k.settled == 0 and last and own:
+            by = cast_ptr(Warp, cluster.warps) + k.issued.warp
+            find_against(by, _AT_EXIT, k.issued.site - 1, 1 << k.issued.lane, k.at, 8, site + 1, w.cta.linear, w.index, mask)
+        elif k.settled == 0 and last:
             accuse(w, mask, site, k.issued.warp, 1 << k.issued.lane, k.at, 8, k.issued.site - 1)
 
 
@@ -209,10 +215,9 @@ def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: boolean, account: ptr_to(A
 def cluster_left(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     """At the exit of threads, settle what can be settled; for the last threads of a block, everything."""
     cluster = w.cta.cluster
-    if cluster.cta_count == 1 or u64(clusters_of(cluster)) == 0:
-        return
     last = w.cta.live_threads == popcount(mask)
-    settle_reaches(w, mask, last, site)
+    if u64(clusters_of(cluster)) != 0:
+        settle_reaches(w, mask, last, site)
     if u64(mbarriers_of(cluster)) == 0 or cluster.account_count == 0:
         return
     table = cast_ptr(Account, cluster.accounts)
@@ -233,7 +238,7 @@ def bytes_are_late(cluster: ptr_to(Cluster), barrier: u64) -> None:
     for place in range(cluster.under_way):
         t = transfer_at(cluster, place)
         ranks = t.barriers
-        if t.completes != Completes.BYTES:
+        if t.completes != Completes.BYTES or t.pipe != 0:  # tcgen05.commit brings no bytes
             ranks = 0
         while ranks != 0:
             if u64(shared_of(cluster, trailing_zeros(ranks))) + t.offset == barrier:
