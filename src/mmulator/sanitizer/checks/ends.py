@@ -197,7 +197,7 @@ def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: boolean, account: ptr_to(A
             if use.settled == 0 and last:
                 accuse(w, mask, site, i, use.lanes, k.at, 8, use.site)
     own = k.issued.warp // warps == w.cta.rank
-    if k.async_clock != 0 and k.settled == 0 and (not own or k.brings != 0):
+    if k.async_clock != 0 and k.settled == 0 and (not own or (k.brings != 0 and account.valid != 0)):
         left = mask
         while left != 0:
             lane = trailing_zeros(left)
