@@ -113,7 +113,7 @@ ROWS: tuple[Row, ...] = (
     _integer(
         "fns",
         type_("b32"),
-        operands=(dst(), src("mask", "b32"), src("base", "b32"), src("offset", "s32")),
+        operands=(dst(), src("mask", "b32"), src("base", "b32", defined=range(32)), src("offset", "s32")),
         ptx=(6, 0),
         sm=30,
     ),

@@ -185,7 +185,7 @@ class OperandSpec:
     since: the PTX versions and targets that have this operand.
     instead: the operand that this one may replace.
     types: the accepted register types, if they differ from the rules of type checking; `type` is the first.
-    defined: the constants whose meaning the specification defines, if these are fewer.
+    defined: the values whose meaning the specification defines, if these are fewer; for a `src` a range from 0 on.
     parts: the elements of a group.
     """
 

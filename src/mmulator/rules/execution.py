@@ -90,6 +90,13 @@ BARRIER_LANES = Rule(
     "A warp arrives at one barrier, with one thread count, as a whole.",
     "compute barrier and count from values that the whole warp shares",
 )  # fmt: skip
+PARTNERS = Rule(
+    623, "barrier-partners-vary", Severity.WARNING, "luck decides which warps meet at a barrier", f"{_SYNC}: bar",
+    "A barrier is complete when as many threads have come as it names, whichever they are, and then begins anew. A warp that "
+    "takes no part in a round must be ordered after it before it comes: else it may come in another's place, and what the "
+    "barrier orders is another thing in each run.",
+    "give each group of warps a barrier number of its own, or put a barrier of all between two uses by different warps",
+)  # fmt: skip
 BRANCH = Rule(
     630, "branch-index-out-of-range", Severity.ERROR, "brx.idx with an index that its list does not have",
     "PTX ISA 9.1, Control Flow Instructions: brx.idx",
@@ -99,5 +106,5 @@ BRANCH = Rule(
 
 RULES: tuple[Rule, ...] = (
     PARTIAL_WARP, INCOMPLETE, DIVERGED, RESIZE, LANES_EXITED, UNSETTLED, NOT_MEMBER, MASKS, NO_SOURCE, EXITED_MEMBER,
-    COUNTS, BARRIER, BARRIER_LANES, BRANCH,
+    COUNTS, BARRIER, BARRIER_LANES, PARTNERS, BRANCH,
 )  # fmt: skip

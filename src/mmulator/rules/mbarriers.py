@@ -122,6 +122,22 @@ PHASE_MISSED = Rule(
     "let whoever completes the next phase first wait until all threads know of this one, as pipelines do with an mbarrier for "
     "empty stages",
 )  # fmt: skip
+BYTES_LATE = Rule(
+    418, "mbarrier-bytes-late", _ERROR, "a phase of an mbarrier is over before the bytes of a copy that completes it",
+    _SYNC + "expect-tx operation; Phase completion of the mbarrier object",
+    "A phase waits for as many bytes as expect_tx announced in it, whichever copies bring them. If it announced fewer than the "
+    "copies bring, the phase is over while some of them are under way: who waits for it may read too early, and bytes that come "
+    "later count in the next phase.",
+    "let expect_tx announce the bytes of all copies to this mbarrier (a tensor copy brings its whole box), in the same phase and "
+    "before its last arrival",
+)  # fmt: skip
+COPY_AT_EXIT = Rule(
+    419, "copy-pending-at-exit", _WARNING, "a block exits while a copy to its shared memory may be under way",
+    "PTX ISA 9.1, Data Movement and Conversion Instructions: Asynchronous copy: Completion mechanisms",
+    "Shared memory of a block is there until its last thread exits; a copy that comes later writes into what another block has "
+    "there by then. No thread of the block waits for the phase that this copy completes.",
+    "wait for the mbarrier of the last copies before the block exits, also if nobody needs what they bring; or do not issue them",
+)  # fmt: skip
 EXIT_UNSYNCHRONISED = Rule(
     420, "cluster-exit-unsynchronised", _ERROR, "a block exits while another may still access its shared memory", _DSM,
     "Shared memory of a block is there until its last thread exits. Accesses of other blocks (loads, stores, arrivals at its "
@@ -159,6 +175,6 @@ CANCEL_REFUSED = Rule(
 RULES: tuple[Rule, ...] = (
     INIT_IN_USE, NOT_INITIALISED, AFTER_INVAL, COUNT_INVALID, ARRIVAL_OVERRUN, TX_OVERFLOW, NO_COMPLETE, STORED_TO, READ_AS_DATA,
     OTHER_BLOCK, BYTES_MISSING, BYTES_UNEXPECTED, INVAL_IN_USE, INIT_NOT_VISIBLE, SCOPE_TOO_NARROW, SCOPE_UNSAID,
-    INIT_NOT_FENCED, PHASE_MISSED, EXIT_UNSYNCHRONISED, START_UNSYNCHRONISED, BARRIER_UNPAIRED,
+    INIT_NOT_FENCED, PHASE_MISSED, BYTES_LATE, COPY_AT_EXIT, EXIT_UNSYNCHRONISED, START_UNSYNCHRONISED, BARRIER_UNPAIRED,
     CANCEL_AGAIN, CANCEL_REFUSED,
 )  # fmt: skip

@@ -214,6 +214,12 @@ SOURCE_SIZE = Rule(
     "often the bytes that are left of an array, which were not limited, or became negative.",
     "limit it on both sides: src-size = min(max(bytes left, 0), cp-size)",
 )  # fmt: skip
+LARGE = Rule(
+    558, "operand-out-of-range", Severity.ERROR, "an operand is larger than the instruction takes",
+    "PTX ISA 9.1, Integer Arithmetic Instructions: fns",
+    "The base of fns is the number of a bit, 0 to 31; the behaviour is undefined otherwise. A chip gives some value.",
+    "limit the operand, or let the lanes that have none skip the instruction",
+)  # fmt: skip
 ROW_ADDRESS = Rule(
     557, "ldmatrix-address-invalid", Severity.ERROR, "lanes whose addresses ldmatrix does not use give invalid ones to sm_75",
     "PTX ISA 9.1, Warp Level Matrix Multiply-Accumulate Instructions: ldmatrix",
@@ -226,5 +232,5 @@ RULES: tuple[Rule, ...] = (
     WGMMA_OPERAND, WMMA_OPERAND, SELECTOR, SELECTOR_RANGE, METADATA, ORDER, UNLISTED, SPARSE_SELECTOR,
     INSTRUCTION_DESCRIPTOR, ADDRESS, STRIDE, SHORT_STRIDE,
     SPACE, RESERVED, BASE_OFFSET, TILE_SWIZZLE, SWIZZLE_UNLIKE, LAYOUT, ROWS, FRAGMENT, CONVERTED, REORDERED, UNEVEN,
-    SPACES, BOUNDS, ALIGNMENT, DESCRIPTOR, BULK_SIZE, TENSOR_MAP, SOURCE_SIZE, ROW_ADDRESS,
+    SPACES, BOUNDS, ALIGNMENT, DESCRIPTOR, BULK_SIZE, TENSOR_MAP, SOURCE_SIZE, ROW_ADDRESS, LARGE,
 )  # fmt: skip

@@ -55,7 +55,14 @@ from mmulator.isa.effects import Ends, Together
 from mmulator.isa.types import type_bits
 from mmulator.native.hooks.blocks import block_begins, guarded
 from mmulator.native.hooks.events import stepped
-from mmulator.native.hooks.operands import barrier_passed, fragment_operated, fragment_scaled, members_given
+from mmulator.native.hooks.operands import (
+    WrongOperand,
+    barrier_passed,
+    fragment_operated,
+    fragment_scaled,
+    members_given,
+    operand_refused,
+)
 from mmulator.native.state import FULL
 from mmulator.program.as_ptxas import quotient as quotient_rows
 from mmulator.program.blocks import instructions
@@ -103,6 +110,7 @@ def _write(e: Emitter, ins: Instruction) -> None:
     try:
         if e.events is not None:
             members(e, ins)
+            bounded(e, ins)
             passes(e, ins)
             if e.hears(guarded) and (guard := e.guard(ins)) is not None:
                 e.call(guarded, e.w, e.mask & ~mask_bits(guard), e.site)
@@ -124,6 +132,15 @@ def members(e: Emitter, ins: Instruction) -> None:
         mask, meets = ins.operands[-1], ins.effects.together is Together.MEETING
         if ins.operands and not (isinstance(mask, Immediate) and mask.bits("b32") == FULL and not meets):
             e.call(members_given, e.w, e.lanes_of(ins), e.spill(U32(e.source(mask, "b32"))), int(meets), e.site)
+
+
+def bounded(e: Emitter, ins: Instruction) -> None:
+    """For an instrument: report lanes whose operand is more than its row allows."""
+    for spec, operand in zip(ins.form.operands, ins.operands, strict=False):
+        if spec.kind == "src" and spec.defined and e.hears(operand_refused):
+            values = U32(e.source(operand, "u32"))
+            with e.b.if_((beyond := e.lanes_of(ins) & mask_bits(values >= len(spec.defined))) != 0):
+                e.call(operand_refused, e.w, beyond, e.spill(U64(values)), int(WrongOperand.LARGE), e.site)
 
 
 def passes(e: Emitter, ins: Instruction) -> None:

@@ -14,7 +14,7 @@ from mmulator.errors import must_be
 from mmulator.native.asynchrony import copies
 from mmulator.native.asynchrony import mbarrier as rt
 from mmulator.native.asynchrony.mbarrier import Does
-from mmulator.native.hooks.events import BOTH, READ, SAID, WRITE, Proxy, by, mbarrier_order, order_of
+from mmulator.native.hooks.events import BOTH, READ, SAID, WRITE, Order, Proxy, by, mbarrier_order, order_of
 from mmulator.native.memory.windows import SPACES, translate_to_shared
 from mmulator.native.state import COPIES
 from mmulator.numerics.mbarrier import COUNT, PENDING
@@ -131,7 +131,10 @@ def wait(e: Emitter, ins: Instruction) -> None:
         parities = mask_bits((U64(e.source(phase, "b64")) >> 63) != 0)
     lanes, host = barriers(e, ins, where, e.mask, READ)
     done = e.room(u32)
-    e.call(mbarrier_order, e.w, _order(ins, "acquire"), e.site)
+    order = _order(ins, "acquire")
+    if not isinstance(d, Reg) or d.name not in e.frame.live_out[e.block.index]:  # whoever does not look has not waited
+        order &= ~int(Order.ACQUIRE)
+    e.call(mbarrier_order, e.w, order, e.site)
     suspends = "try_wait" in ins.modifiers
     to = e.call(rt.wait_at, e.w, lanes, host, parities, suspends, e.block.index, e.block.targets[0], done, e.site)
     if isinstance(d, Reg):

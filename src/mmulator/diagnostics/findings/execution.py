@@ -28,6 +28,7 @@ from mmulator.rules.execution import (
     MASKS,
     NOT_MEMBER,
     PARTIAL_WARP,
+    PARTNERS,
     RESIZE,
     UNSETTLED,
 )
@@ -64,6 +65,10 @@ def _partial(c: FindingContext) -> tuple[str, str]:
         goes = "passes it by and goes" if one else "pass it by and go"
         return f"{name} by part of a warp: {lanes_text(others)} {goes} on elsewhere", ""
     return f"{name} by part of a warp: {lanes_text(others)} {'is' if one else 'are'} at another one", ""
+
+
+def _partners(c: FindingContext) -> tuple[str, str]:
+    return f"{c.instruction.mnemonic} by a warp that nothing orders after the last round of this barrier, of other warps", ""
 
 
 def _lacks(c: FindingContext) -> tuple[str, str]:
@@ -117,7 +122,7 @@ def of_barriers(resident: Resident) -> np.ndarray | None:
 SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     DIVERGED.number: _diverged, INCOMPLETE.number: _incomplete, NOT_MEMBER.number: _lacks, MASKS.number: _masks,
     PARTIAL_WARP.number: _partial, LANES_EXITED.number: _partial, EXITED_MEMBER.number: _names_exited,
-    UNSETTLED.number: _unsettled,
+    UNSETTLED.number: _unsettled, PARTNERS.number: _partners,
 }  # fmt: skip
 
 

@@ -32,6 +32,8 @@ _CLAUSES: Mapping[Rule, str] = {
     rules.SCOPE_UNSAID: "{this} at an mbarrier of another block has no scope, and so that of its own block",
     rules.INIT_NOT_FENCED: "{this} completes an mbarrier, and no fence lies after the {other} of it",
     rules.PHASE_MISSED: "{this} ends its wait for a phase when the next phase is over, too",
+    rules.BYTES_LATE: "a phase of an mbarrier is over while {this}, which completes bytes there, is under way",
+    rules.COPY_AT_EXIT: "the block exits and has not waited for {this} into its shared memory",
     rules.EXIT_UNSYNCHRONISED: "nothing orders {this} to the shared memory of a block before that block exits",
     rules.CANCEL_AGAIN: "{this} by a block that has seen at {other} that there is no other cluster",
     rules.START_UNSYNCHRONISED: "{this} to the shared memory of a block that perhaps has not begun",

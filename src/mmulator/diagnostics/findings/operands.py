@@ -28,6 +28,7 @@ from mmulator.rules.operands import (
     DESCRIPTOR,
     FRAGMENT,
     INSTRUCTION_DESCRIPTOR,
+    LARGE,
     LAYOUT,
     METADATA,
     ORDER,
@@ -109,6 +110,12 @@ def _source_size(c: FindingContext) -> tuple[str, str]:
     size, most = c.words[0] & 0xFFFFFFFF, next(o.value for o in c.instruction.operands if isinstance(o, Immediate))
     signed = f" ({size - (1 << 32)} as a signed number)" if size >> 31 else ""
     return f"src-size of {c.instruction.mnemonic} is {size}{signed}, more than its cp-size of {most}", "operand src-size"
+
+
+def _large(c: FindingContext) -> tuple[str, str]:
+    spec = next(s for s in c.instruction.form.operands if s.kind == "src" and s.defined)
+    value = c.words[0] & 0xFFFFFFFF
+    return f"{spec.name} of {c.instruction.mnemonic} is {value}, more than {len(spec.defined) - 1}", f"operand {spec.name}"
 
 
 def _row(c: FindingContext) -> tuple[str, str]:
@@ -282,7 +289,7 @@ SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
     BOUNDS.number: _forgiven, ALIGNMENT.number: _forgiven, SPACES.number: _forgiven,
     WGMMA_OPERAND.number: _differs, OPERAND_DIFFERS.number: _differs, WMMA_OPERAND.number: _differs,
     SELECTOR.number: _differs, SELECTOR_RANGE.number: _range,
-    SOURCE_SIZE.number: _source_size, ROW_ADDRESS.number: _row,
+    SOURCE_SIZE.number: _source_size, ROW_ADDRESS.number: _row, LARGE.number: _large,
     METADATA.number: _metadata, ORDER.number: _metadata, UNLISTED.number: _metadata, ADDRESS.number: _address,
     STRIDE.number: _stride, SHORT_STRIDE.number: _short, SPACE.number: _space, RESERVED.number: _reserved,
     BASE_OFFSET.number: _base, TILE_SWIZZLE.number: _tile, SWIZZLE_UNLIKE.number: _tile,

@@ -102,6 +102,7 @@ class WrongOperand(IntEnum):
 
     SOURCE_SIZE = 0  # of cp.async, beyond its cp-size
     ROW = 1  # an address that ldmatrix does not use, which chips before sm_80 read all the same
+    LARGE = 2  # of any instruction, beyond the bound that its row gives
 
 
 @hook

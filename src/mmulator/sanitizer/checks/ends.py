@@ -14,11 +14,12 @@ from typing import Any
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, popcount, trailing_zeros
 from mmulator.codegen.types import Struct, boolean, ptr_to, u32, u64
-from mmulator.native.asynchrony.accounts import warp_number
+from mmulator.native.asynchrony.accounts import account_of, warp_number
 from mmulator.native.asynchrony.mbarrier import awaited_bytes
+from mmulator.native.asynchrony.transfers import entry as transfer_at
 from mmulator.native.hooks.events import PROXY_SHIFT, PayloadShape, Proxy
-from mmulator.native.memory.windows import OFFSET_MASK, U64
-from mmulator.native.state import ACCOUNTS, COPIES, Account, Cluster, Queue, Transfer, Warp, Who
+from mmulator.native.memory.windows import OFFSET_MASK, U64, shared_of
+from mmulator.native.state import ACCOUNTS, COPIES, Account, Cluster, Completes, Queue, Transfer, Warp, Who
 from mmulator.numerics.mbarrier import BYTES
 from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules import mbarriers as rules
@@ -29,7 +30,9 @@ from mmulator.sanitizer.order.phases import mbarrier_agent
 
 _EXIT, _START = rules.EXIT_UNSYNCHRONISED.number, rules.START_UNSYNCHRONISED.number
 _AGAIN = rules.CANCEL_AGAIN.number
-_MISSING, _UNEXPECTED = rules.BYTES_MISSING.number, rules.BYTES_UNEXPECTED.number
+_MISSING, _UNEXPECTED, _LATE, _AT_EXIT = (
+    r.number for r in (rules.BYTES_MISSING, rules.BYTES_UNEXPECTED, rules.BYTES_LATE, rules.COPY_AT_EXIT)
+)
 
 # The accesses of a warp to another block of its cluster.
 # begun: lanes for which the block's begin happens before.
@@ -194,14 +197,18 @@ def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: boolean, account: ptr_to(A
                     use.settled = 1
             if use.settled == 0 and last:
                 accuse(w, mask, site, i, use.lanes, k.at, 8, use.site)
-    if k.async_clock != 0 and k.settled == 0 and k.issued.warp // warps != w.cta.rank:
+    own = k.issued.warp // warps == w.cta.rank
+    if k.async_clock != 0 and k.settled == 0 and (not own or (k.brings != 0 and account.valid != 0)):
         left = mask
         while left != 0:
             lane = trailing_zeros(left)
             left = left & (left - 1)
             if has_ended(w, lane, k, agent):
                 k.settled = 1
-        if k.settled == 0 and last:
+        if k.settled == 0 and last and own:
+            by = cast_ptr(Warp, cluster.warps) + k.issued.warp
+            find_against(by, _AT_EXIT, k.issued.site - 1, 1 << k.issued.lane, k.at, 8, site + 1, w.cta.linear, w.index, mask)
+        elif k.settled == 0 and last:
             accuse(w, mask, site, k.issued.warp, 1 << k.issued.lane, k.at, 8, k.issued.site - 1)
 
 
@@ -209,10 +216,9 @@ def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: boolean, account: ptr_to(A
 def cluster_left(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     """At the exit of threads, settle what can be settled; for the last threads of a block, everything."""
     cluster = w.cta.cluster
-    if cluster.cta_count == 1 or u64(clusters_of(cluster)) == 0:
-        return
     last = w.cta.live_threads == popcount(mask)
-    settle_reaches(w, mask, last, site)
+    if u64(clusters_of(cluster)) != 0:
+        settle_reaches(w, mask, last, site)
     if u64(mbarriers_of(cluster)) == 0 or cluster.account_count == 0:
         return
     table = cast_ptr(Account, cluster.accounts)
@@ -221,6 +227,28 @@ def cluster_left(w: ptr_to(Warp), mask: u32, site: u32) -> None:
         entry = table + n
         if entry.at - begin < u64(cluster.launch.shared_bytes):
             settle_mbarrier(w, mask, last, entry, site)
+
+
+@native
+def bytes_are_late(cluster: ptr_to(Cluster), barrier: u64) -> None:
+    """When a phase is over, report copies that complete bytes at this mbarrier and are under way: expect_tx announced too few."""
+    s = mbarriers_of(cluster)
+    account = account_of(cluster, barrier)
+    if u64(s) == 0 or u64(account) == 0:
+        return
+    for place in range(cluster.under_way):
+        t = transfer_at(cluster, place)
+        ranks = t.barriers
+        if t.completes != Completes.BYTES or t.pipe != 0:  # tcgen05.commit brings no bytes
+            ranks = 0
+        while ranks != 0:
+            if u64(shared_of(cluster, trailing_zeros(ranks))) + t.offset == barrier:
+                who = account.asked
+                if who.site == 0:
+                    who = account.arrived
+                at = (s.keepers + number_of(cluster, account)).at
+                blame(cast_ptr(Warp, t.warp), _LATE, t.site, 1 << t.lane, at, who.site, who.warp, 1 << who.lane)
+            ranks = ranks & (ranks - 1)
 
 
 # the end --------------------------------------------------------------------------------------------------------------
@@ -319,5 +347,5 @@ def asked_again(t: ptr_to(Transfer), shape: u32) -> None:
 HOOKS: Mapping[str, Native] = {
     "cancel_refused": answer_refused, "transfer_filled": asked_again,
     "accessed": cluster_reached, "accessed_one": cluster_reached_one, "cluster_waited": cluster_met, "lanes_exit": cluster_left,
-    "cluster_finished": cluster_lacks, "cluster_begins": clusters_renewed,
+    "mbarrier_over": bytes_are_late, "cluster_finished": cluster_lacks, "cluster_begins": clusters_renewed,
 }  # fmt: skip

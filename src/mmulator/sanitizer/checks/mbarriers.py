@@ -52,11 +52,11 @@ BITS = 32  # of a word of the map of live mbarriers
 # agent, clock: of its last initialisation or invalidation.
 # async_clock, issued: clock of the phase in which the last issued operation completes (0: none), and its issuer.
 # end, ended: agent + 1 and clock of that operation, if it is a tcgen05.commit: those of one thread arrive in their order.
-# settled: as in Use.
+# settled: as in Use. brings: whether the last one is a copy, which brings bytes.
 # fenced: whether a fence follows its mbarrier.init, or has been checked.
 Keeper = Struct("Keeper", [
     ("at", u64), ("agent", u32), ("clock", u32), ("async_clock", u32), ("end", u32), ("ended", u32), ("settled", u32),
-    ("issued", Who), ("fenced", u32),
+    ("issued", Who), ("fenced", u32), ("brings", u32),
 ])  # fmt: skip
 # The uses of an mbarrier by a warp.
 # known: lanes for which its mbarrier.init happens before.
@@ -282,6 +282,7 @@ def issued_for(w: ptr_to(Warp), lane: u32, barrier: u64, end: u32, ended: u32, s
     k.issued.warp = warp_number(w)
     k.issued.lane = lane
     k.settled = 0
+    k.brings = 0
 
 
 @native
@@ -333,6 +334,9 @@ def mbarrier_is_issued(t: ptr_to(Transfer)) -> None:
             left = left & (left - 1)
             barrier = u64(shared_of(w.cta.cluster, rank)) + t.offset
             issued_for(w, t.lane, barrier, end, ended, t.site)
+            account = account_of(w.cta.cluster, barrier)
+            if u64(account) != 0:
+                (mbarriers_of(w.cta.cluster).keepers + number_of(w.cta.cluster, account)).brings = u32(t.pipe == 0)
             if t.kind != TransferKind.STORE_ASYNC and t.pipe == 0:  # these use the generic proxy
                 completed_by(w, t.lane, barrier, t.site)
 

@@ -25,7 +25,7 @@ _ADDRESS, _STRIDE, _SHORT = rules.ADDRESS.number, rules.STRIDE.number, rules.SHO
 _SPACE, _RESERVED, _ROWS, _UNEVEN = rules.SPACE.number, rules.RESERVED.number, rules.ROWS.number, rules.UNEVEN.number
 _BASE, _UNLISTED = rules.BASE_OFFSET.number, rules.UNLISTED.number
 _TENSOR = OPERAND_DIFFERS.number
-_SOURCE, _ROW, _LAYOUT = rules.SOURCE_SIZE.number, rules.ROW_ADDRESS.number, rules.LAYOUT.number
+_SOURCE, _ROW, _LARGE, _LAYOUT = (r.number for r in (rules.SOURCE_SIZE, rules.ROW_ADDRESS, rules.LARGE, rules.LAYOUT))
 START = 0x3FC0  # bits of a start address, without those below 1024 bytes, after which every pattern begins again
 _SPREAD = 0x9E3779B97F4A7C15
 # The rule of each Misuse.
@@ -184,7 +184,8 @@ def judge_metadata(
 @native
 def judge_refused(w: ptr_to(Warp), lanes: u32, values: ptr_to(u64), what: u32, site: u32) -> None:
     """Report an operand that an instruction does not take. words of the finding: the first lane's."""
-    entry = find(w, select(what == WrongOperand.ROW, _ROW, u32(_SOURCE)), site, lanes, 0, 0)
+    rule = select(what == WrongOperand.ROW, _ROW, select(what == WrongOperand.LARGE, _LARGE, u32(_SOURCE)))
+    entry = find(w, rule, site, lanes, 0, 0)
     if u64(entry) != 0:
         if entry.count == 1:
             entry.words[0] = values[trailing_zeros(lanes)]

@@ -12,13 +12,15 @@ from mmulator.codegen.lang import native
 from mmulator.codegen.ops import bits_mask, cast_ptr, load, mask_bits, select, store, trailing_zeros
 from mmulator.codegen.types import Struct, ptr_to, u32, u64
 from mmulator.native.hooks.operands import BARRIERS, CLUSTER_ARRIVE
-from mmulator.native.state import LANES, Cluster, Warp
-from mmulator.rules.execution import LANES_EXITED, PARTIAL_WARP
+from mmulator.native.state import FULL, LANES, Cluster, Cta, Warp
+from mmulator.rules.execution import LANES_EXITED, PARTIAL_WARP, PARTNERS
+from mmulator.sanitizer.checks.mbarriers import knows_of_warp
 from mmulator.sanitizer.found import find_against, of_cluster
+from mmulator.sanitizer.order.clocks import now
 
 U32 = u32.vec(LANES)
 ELSEWHERE, WENT_ON, HAVE_EXITED = range(3)  # why, in the second word of a finding
-_PARTIAL, _EXITED = PARTIAL_WARP.number, LANES_EXITED.number
+_PARTIAL, _EXITED, _PARTNERS = PARTIAL_WARP.number, LANES_EXITED.number, PARTNERS.number
 
 # The state of a warp's lanes at barriers.
 # passed, began: for each lane the kinds of barriers that it has skipped before another action, and the site of that action.
@@ -26,9 +28,11 @@ _PARTIAL, _EXITED = PARTIAL_WARP.number, LANES_EXITED.number
 # at, kind: for each barrier 1 + the site of the last aligned arrival, and its kind.
 # there: lanes at barrier.cluster.arrive and .wait, while others of the warp are not.
 # told: lanes that have been reported.
+# came, met: the warp's clock when it came to each barrier in the round that is gathering, and in the last complete one; 0: not.
 Skipping = Struct("Skipping", [
     ("passed", u32, LANES), ("began", u32, LANES), ("exits", u32, LANES),
     ("at", u32, BARRIERS), ("kind", u32, BARRIERS), ("there", u32, BARRIERS - CLUSTER_ARRIVE), ("told", u32),
+    ("came", u32, CLUSTER_ARRIVE), ("met", u32, CLUSTER_ARRIVE),
 ])  # fmt: skip
 
 
@@ -76,12 +80,39 @@ def tell_skipped(w: ptr_to(Warp), s: ptr_to(Skipping), number: u32, here: u32, g
 
 
 @native
+def join_round(w: ptr_to(Warp), mask: u32, id: u32, site: u32) -> None:
+    """Record that a warp comes to a barrier. If it was not in the barrier's last round, and nothing orders it after that, it
+    could have come in the place of another: which warps meet is luck.
+    """
+    s = skipping_of(w)
+    rank = w.cta.rank * w.cta.launch.warps
+    if s.met[id] == 0 and s.came[id] == 0:
+        for i in range(w.cta.launch.warps):
+            other = cast_ptr(Skipping, of_cluster(w.cta.cluster).skips) + (rank + i)
+            if other.met[id] != 0 and not knows_of_warp(w, trailing_zeros(mask), rank + i, FULL, other.met[id]):
+                find_against(w, _PARTNERS, site, mask, 0, 0, other.at[id], w.cta.linear, i, FULL)
+                break
+    s.came[id] = now(w)
+
+
+@native
+def close_round(cta: ptr_to(Cta), id: u32) -> None:
+    every = cast_ptr(Skipping, of_cluster(cta.cluster).skips)
+    if u64(every) != 0:
+        for i in range(cta.launch.warps):
+            s = every + (cta.rank * cta.launch.warps + i)
+            s.met[id] = s.came[id]
+            s.came[id] = 0
+
+
+@native
 def come_to_barrier(w: ptr_to(Warp), mask: u32, number: u32, aligned: u32, kind: u32, site: u32) -> None:
     if u64(of_cluster(w.cta.cluster).skips) == 0 or number >= BARRIERS or w.cta.fault != 0:
         return
     s = skipping_of(w)
     came = mask
     if number < CLUSTER_ARRIVE:
+        join_round(w, mask, number, site)
         came = came | w.bar_lanes[number] | w.bar_came[number]
     else:
         n = number - CLUSTER_ARRIVE
@@ -149,11 +180,14 @@ def begin_skipping(cluster: ptr_to(Cluster)) -> None:
             s.told = 0
             for n in range(u32(BARRIERS)):
                 s.at[n] = 0
+            for n in range(u32(CLUSTER_ARRIVE)):
+                s.came[n] = 0
+                s.met[n] = 0
             for n in range(u32(BARRIERS - CLUSTER_ARRIVE)):
                 s.there[n] = 0
 
 
 HOOKS = {
     "barrier_here": come_to_barrier, "barrier_passed": pass_barrier_by, "lanes_exit": exit_past_barrier,
-    "cluster_begins": begin_skipping,
+    "cluster_begins": begin_skipping, "barrier_over": close_round,
 }  # fmt: skip

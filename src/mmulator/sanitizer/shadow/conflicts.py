@@ -29,7 +29,7 @@ from mmulator.sanitizer.order.clocks import agent_of
 from mmulator.sanitizer.order.issues import issue_knows, latest_in
 from mmulator.sanitizer.order.views import KNOWN
 from mmulator.sanitizer.shadow.decisions import OTHER_FIRST, Decisions
-from mmulator.sanitizer.shadow.records import PER_LANE, PROXY_FROM, AccessKind, Record, kind_of
+from mmulator.sanitizer.shadow.records import LANE_MASK, PER_LANE, PROXY_FROM, AccessKind, Record, kind_of
 from mmulator.sanitizer.state import Found
 
 ATOMIC, WRITE = int(Access.ATOMIC), int(Access.WRITE)
@@ -124,6 +124,8 @@ def issued_by(record: ptr_to(Record), cluster: ptr_to(Cluster)) -> u32:
     if kind_of(record.flags) == int(AccessKind.WGMMA):
         return FULL
     one = u32(1)
+    if record.since != 0:
+        return one << (record.since & LANE_MASK)
     issue = slot_of_issue(cluster, record.agent, record.clock, record.site)
     if not is_issue(issue, record.agent, record.clock, record.site):
         return 0

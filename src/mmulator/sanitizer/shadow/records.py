@@ -56,7 +56,7 @@ MOST = 1 << 26  # records, nodes: a number and a lane have 31 bits
 # lanes: for MANY the lanes that access the same bytes, relative to the first, which is the entry's lane.
 # all: all lanes of the instruction.
 # since: for a cp.async the warp's clock at its issue; for a write to global memory 1 + the site at which its thread had read
-#     the bytes, or 0.
+#     the bytes, or 0; for an asynchronous write its number, and below that its lane (LANE_BITS), so that each has a record.
 Record = Struct("Record", [
     ("agent", u32), ("clock", u32), ("cluster", u32), ("site", u32), ("flags", u32), ("lanes", u32), ("cta", u32), ("warp", u32),
     ("all", u32), ("since", u32),

@@ -302,7 +302,10 @@ def act_async(
     out.pattern = 0
     out.alike = 0
     out.unlike = 0
-    out.record = record_of(out, 1, 0)
+    since = u32(0)
+    if (access & WRITE) != 0:
+        since = (u32(cluster.newest + 1) << LANE_BITS) | lane
+    out.record = record_of(out, 1, since)
     out.entry = (out.record << LANE_BITS) | lane
     if out.record == 0:
         out.entry = 0
