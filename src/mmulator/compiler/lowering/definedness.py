@@ -40,15 +40,12 @@ from mmulator.rules.mbarriers import CANCEL_REFUSED
 from mmulator.rules.values import UNDEFINED_ADDRESS, UNDEFINED_BRANCH, UNDEFINED_KEPT, UNDEFINED_STORE
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
-_BASE = {
-    name: slot << SLOT_SHIFT
-    for name, slot in (("shared", SLOT_SHARED), ("local", SLOT_LOCAL), ("const", SLOT_CONST), ("param", SLOT_PARAM))
-}
+_SLOTS = {"shared": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST, "param": SLOT_PARAM}
 _ROWS = 8  # of a matrix of ldmatrix
 
 
 def _base(space: str) -> int:
-    return _BASE.get(space.partition("::")[0], 0)
+    return _SLOTS.get(space.partition("::")[0], 0) << SLOT_SHIFT
 
 
 def _names(operands: Iterable[Operand]) -> list[str]:
@@ -66,10 +63,8 @@ def _use(e: Emitter, s: Shadow, names: Iterable[str], lanes: Value, rule: int) -
     rule: number of the rule.
     """
     for name in names:
-        mask = s.of(name)
-        if mask is not None:
-            bad = lanes & ~mask
-            with e.b.if_(bad != 0):
+        if (mask := s.of(name)) is not None:
+            with e.b.if_((bad := lanes & ~mask) != 0):
                 e.call(events.undefined_used, e.w, bad, rule, s.doubt.memory(name), e.site)
 
 
