@@ -6,25 +6,42 @@ fresh memory what they read was never written; but nothing depends on it, except
 
 from __future__ import annotations
 
-from mmulator.isa.effects import Algebra, Flow, MemoryEffect
+from mmulator.isa.effects import Algebra, Flow, MemoryEffect, Pointer
 from mmulator.isa.types import type_bits
 from mmulator.program.uses import accesses, registers_of, uses_and_defs
-from mmulator.ptx.tree import Address, Function, Instruction, Reg
+from mmulator.ptx.tree import Address, Function, Immediate, Instruction, Operand, Reg
 
 OLD, MASKED, REPLACED = range(3)  # of a register: what was read; that without some bits; that with others in their place
 _STEPS = {
     **{(algebra, state): state for algebra in (Algebra.COPY, Algebra.CONVERSION) for state in (OLD, MASKED, REPLACED)},
     (Algebra.AND, OLD): MASKED, (Algebra.OR, MASKED): REPLACED,
 }  # fmt: skip
-Place = tuple[str, int, str, int]  # register, offset, space, bits
+DEPTH = 8  # of the sums that an address is
+Place = tuple[str, int, int]  # address as sums of registers, offset, bits
 
 
-def _place(ins: Instruction) -> Place | None:
-    """The place that an instruction accesses, if its address is in a register."""
-    for o in ins.operands:
-        if isinstance(o, Address) and isinstance(o.base, Reg) and ins.form["type"] and not ins.form["vec"]:
-            return o.base.name, o.offset, ins.form["space"], type_bits(ins.form["type"])
-    return None
+def _sums(operand: Operand, writers: dict[str, list[Instruction]], depth: int = 0) -> str:
+    """An address as text: registers that one instruction writes, through its copies and sums; empty if another one is met.
+    writers: of each register.
+    """
+    if isinstance(operand, Immediate):
+        return str(operand.value)
+    if not isinstance(operand, Reg):
+        return ""
+    if len(by := writers.get(operand.name, [])) != 1 or depth == DEPTH:
+        return ""
+    adds = by[0].effects.pointer in (Pointer.SAME, Pointer.SUM) and by[0].guard is None
+    texts = [_sums(o, writers, depth + 1) for o in by[0].operands if adds and o is not by[0].operands[0]]
+    return "+".join(texts) if texts and all(texts) else operand.name
+
+
+def _place(ins: Instruction, writers: dict[str, list[Instruction]]) -> Place | None:
+    """The place that an instruction accesses, if its address is known. writers: of each register."""
+    base = next((o for o in ins.operands if isinstance(o, Address)), None)
+    text = _sums(base.base, writers) if base is not None and isinstance(base.base, Reg) else ""
+    if base is None or not text or not ins.form["type"] or ins.form["vec"]:
+        return None
+    return text, base.offset, type_bits(ins.form["type"])
 
 
 def _swaps(ins: Instruction) -> bool:
@@ -34,20 +51,19 @@ def _swaps(ins: Instruction) -> bool:
 def kept_bits(function: Function) -> frozenset[Instruction]:
     """These loads, and the compare-and-swaps that store what comes of them."""
     readers: dict[str, list[Instruction]] = {}
-    written: dict[str, int] = {}
+    writers: dict[str, list[Instruction]] = {}
     for ins in function.instructions:
-        uses, defs = uses_and_defs(ins)
-        for name in uses:
-            readers.setdefault(name, []).append(ins)
-        for name in defs:
-            written[name] = written.get(name, 0) + 1
-    stores = {place for i in function.instructions if i.effects.memory in (MemoryEffect.WRITE, MemoryEffect.ATOMIC)
-              if (place := _place(i)) is not None and written.get(place[0]) == 1}  # fmt: skip
-    loads = (i for i in function.instructions if i.effects.flow is Flow.LOADED and i.effects.memory is MemoryEffect.READ)
-    return frozenset().union(*(_of(load, place, readers) for load in loads if (place := _place(load)) in stores))
+        for found, names in zip((readers, writers), uses_and_defs(ins)):
+            for name in names:
+                found.setdefault(name, []).append(ins)
+    acts = [i for i in function.instructions if i.effects.memory is not MemoryEffect.NONE]
+    places = {i: place for i in acts if (place := _place(i, writers)) is not None}
+    stores = {place for i, place in places.items() if i.effects.memory in (MemoryEffect.WRITE, MemoryEffect.ATOMIC)}
+    loads = [i for i in places if i.effects.flow is Flow.LOADED and i.effects.memory is MemoryEffect.READ]
+    return frozenset().union(*(_of(load, places, readers) for load in loads if places[load] in stores))
 
 
-def _of(load: Instruction, place: Place | None, readers: dict[str, list[Instruction]]) -> set[Instruction]:
+def _of(load: Instruction, places: dict[Instruction, Place], readers: dict[str, list[Instruction]]) -> set[Instruction]:
     """The load and its compare-and-swaps; empty if what it reads goes elsewhere. readers: of each register."""
     states = dict.fromkeys(uses_and_defs(load)[1], OLD)
     left, kept, replaced = [*states], {load}, False
@@ -67,7 +83,7 @@ def _of(load: Instruction, place: Place | None, readers: dict[str, list[Instruct
     for ins, step in met.items():
         values = [states.get(n) for access, o in accesses(ins) if "r" in access for n in registers_of(o)]
         if _swaps(ins) or ins.effects.memory is MemoryEffect.WRITE:
-            if _place(ins) != place or values[-1] not in ((REPLACED, None) if _swaps(ins) else (REPLACED,)):
+            if places.get(ins) != places[load] or values[-1] not in ((REPLACED, None) if _swaps(ins) else (REPLACED,)):
                 return set()
             replaced = replaced or values[-1] == REPLACED
             kept |= {ins} if _swaps(ins) else set()
