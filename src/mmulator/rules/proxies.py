@@ -54,7 +54,7 @@ WRITE_OVERLAP = Rule(
     _ASYNC_PROXY,
     "Asynchronous copies have no order among each other, nor with what threads do after the issue. Two of them that write the "
     "same bytes, or one and a store, leave either value, or parts of both.",
-    "wait for the first to be complete before the second begins",
+    "give each bytes of its own, or wait for the first to be complete before the second begins",
 )  # fmt: skip
 RESULT_EARLY = Rule(
     206, "bulk-result-read-early", Severity.ERROR, "the result of an asynchronous store is used before it is complete", _WAIT,

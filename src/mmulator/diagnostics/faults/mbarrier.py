@@ -255,7 +255,8 @@ def _one_ahead(k: MbarrierState, here: ResidentCta) -> str:
         return ""
     return (
         f"phase {k.phases - 1} of {k.name(here)} is over and nobody has arrived in {k.phase_text}: look whether the thread that "
-        "waits flips the parity once for each phase, and not more or less often"
+        "waits flips the parity once for each phase, and whether those that arrive wait for it before the next one, as with an "
+        "mbarrier for empty stages"
     )
 
 
