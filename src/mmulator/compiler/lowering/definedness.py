@@ -269,8 +269,9 @@ def _lanes(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks
 def _answer(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
     """Masks of the results of clusterlaunchcontrol.query_cancel that a response has only if a cluster was cancelled."""
     yes = mask_bits((e.source(ins.operands[1], "b128") >> 64 & 1) != 0)
-    e.call(events.value_missed, e.w, e.lanes_of(ins) & ~yes, CANCEL_REFUSED.number, e.site)
-    return [every([yes, *(s.of(n) for n in _names(ins.operands[1:]))])] * len(targets)
+    given, lanes = every(s.of(n) for n in _names(ins.operands[1:])), e.lanes_of(ins)
+    e.call(events.value_missed, e.w, (lanes if given is None else lanes & given) & ~yes, CANCEL_REFUSED.number, e.site)
+    return [every([yes, given])] * len(targets)
 
 
 def _warp(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
