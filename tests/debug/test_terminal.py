@@ -19,7 +19,7 @@ import mmulator as mm
 from mmulator.debug.program import Debugger
 from mmulator.debug.terminal import DebugTerminal
 from mmulator.debug.terminal_words import COMMANDS
-from tests.debug.test_session import HEAD, PARTED, expected, line
+from tests.debug.test_session import PARTED, expected, line
 from tests.support.nvcc import compiled
 from tests.support.places import PACKAGE, ROOT
 from tests.support.schemas import checked
@@ -260,8 +260,8 @@ def test_what_is_no_program_is_said() -> None:
 
 def test_ctrl_c_stops_an_endless_loop(tmp_path: Path) -> None:
     """The prompt comes back, at some step of the loop, and so does a step back."""
-    loop = ".visible .entry k() {\n.reg .b32 %r1;\nmov.u32 %r1, 0;\nL: add.u32 %r1, %r1, 1;\nbra L;\n}\n"
-    (tmp_path / "k.ptx").write_text(HEAD + loop)
+    loop = ".entry k() {\n.reg .b32 %r1;\nmov.u32 %r1, 0;\nL: add.u32 %r1, %r1, 1;\nbra L;\n}\n"
+    (tmp_path / "k.ptx").write_text(".version 8.0\n.target sm_90\n.address_size 64\n" + loop)
     (tmp_path / "k.toml").write_text('ptx = "k.ptx"\ngrid = 1\nblock = 32\n')
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "mmulator", "debug", "k.toml"]

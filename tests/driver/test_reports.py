@@ -32,7 +32,8 @@ for _ in range(LAUNCHES):
 driver.launch(loaded.function("a_kernel_" * 12), 1, 32, b"")
 '''
 KEYS = ["schema", "process", "launch", "finished", "name", "kernel", "device", "grid", "block", "cluster", "shared", "seed",
-        "threads", "instructions", "macs", "seconds", "cached", "notes", "output", "stores", "findings", "why"]  # fmt: skip
+        "threads", "instructions", "macs", "seconds", "cached", "notes", "output", "stores", "findings", "why",
+        "refused"]  # fmt: skip
 
 
 def made(kernel: str = "k", **changes: Any) -> Report:

@@ -70,7 +70,7 @@ def _candidates(rule: str) -> Iterator[tuple[int, str, str, dict[str, object]]]:
                 continue
             right, wrong, changed = _sides(file, name)
             sides = _shown(right, changed), _shown(wrong, changed)
-            if sum(map(len, sides)) <= 2 * _LONGEST:
+            if changed and sum(map(len, sides)) <= 2 * _LONGEST:
                 data = {"from": f"{file.parent.name}/{file.stem}", "change": name, "right": sides[0], "wrong": sides[1]}
                 wanted = PREFERRED.get(rule) == (data["from"], name)
                 yield -1 if wanted else len(broken) * 100 + len(changed) * 10 + len(sides[0]), file.stem, name, data
