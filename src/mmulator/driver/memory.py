@@ -166,7 +166,7 @@ class Memory:
         """In a launch, follow what is read of memory that a library has filled and nobody written since."""
         for r in regions if unfilled else ():
             size, word = unfilled.get(r.start, (0, 0))
-            if r.written is None and r.size == size:
+            if r.size == size and (r.written is None or isinstance(r.written, Unfilled)):
                 r.written = Unfilled(bytes_at(r.host, size), word)
 
     def expose(

@@ -60,6 +60,7 @@ class Unfilled(Written):
     @property
     def whole(self) -> bool:
         words = self._bytes[: self._bytes.size & -8].view(np.uint64) != self._word
-        self.marks = np.full(self._bytes.size, BY_KERNEL, np.uint8)
-        self.marks[: self._bytes.size & -8] = np.repeat(words, 8) * np.uint8(BY_KERNEL)
-        return bool(words.all())
+        if not (whole := bool(words.all())):
+            self.marks = np.full(self._bytes.size, BY_KERNEL, np.uint8)
+            self.marks[: 8 * words.size].reshape(-1, 8)[~words] = 0
+        return whole

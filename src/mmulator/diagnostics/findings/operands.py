@@ -265,6 +265,8 @@ def _judged(form: Form, operand: str, word: int, shape: int) -> tuple[str, str] 
 
     try:
         if form.effects.tensor:
+            if word >> 52 & 1:  # the leading byte offset is an address, of the bytes behind a line
+                return None
             fields = instruction_fields(shape, form.mnemonic)
             form, shape = form_of(fields.instruction), getattr(fields.descriptor, f"transpose_{operand}")
         tile = tile_of(form, operand, bool(shape))
