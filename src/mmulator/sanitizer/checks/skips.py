@@ -85,12 +85,13 @@ def join_round(w: ptr_to(Warp), mask: u32, id: u32, site: u32) -> None:
     could have come in the place of another: which warps meet is luck.
     """
     s = skipping_of(w)
-    rank = w.cta.rank * w.cta.launch.warps
+    cta = w.cta
     if s.met[id] == 0 and s.came[id] == 0:
-        for i in range(w.cta.launch.warps):
-            other = cast_ptr(Skipping, of_cluster(w.cta.cluster).skips) + (rank + i)
-            if other.met[id] != 0 and not knows_of_warp(w, trailing_zeros(mask), rank + i, FULL, other.met[id]):
-                find_against(w, _PARTNERS, site, mask, 0, 0, other.at[id], w.cta.linear, i, FULL)
+        for i in range(cta.launch.warps):
+            number = cta.rank * cta.launch.warps + i
+            other = cast_ptr(Skipping, of_cluster(cta.cluster).skips) + number
+            if other.met[id] != 0 and not knows_of_warp(w, trailing_zeros(mask), number, FULL, other.met[id]):
+                find_against(w, _PARTNERS, site, mask, 0, 0, other.at[id], cta.linear, i, FULL)
                 break
     s.came[id] = now(w)
 
