@@ -333,6 +333,8 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
     if kind < PROXY_FROM:
         if wrote != 0 and (r.flags & STRONG) != 0 and has_seen_all(a, r):
             return
+        if kind == 0 and wrote != 0 and (a.flags & WRITE) == 0 and (known_lanes(a, r, number) & lanes) != 0:
+            return  # lanes of one store wrote these bytes, one of them in order, and all the same value (else: LANES_DIFFER)
         conflict(a, r, item & LANE_MASK, lanes, wrote)
     elif (a.flags & r.flags & ATOMIC) == 0:
         async_conflict(a.w, a.lane, a.at, u32(a.bytes), (a.flags & WRITE) >> 1, a.site, r)
