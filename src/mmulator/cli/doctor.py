@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
+from mmulator.cli.output import print_json, print_line
 from mmulator.cli.parser import Json
 from mmulator.errors import MmulatorError
 
@@ -199,7 +200,6 @@ def doctor(json: Json = False) -> None:
     The exit code is 1 if something that is there cannot be used as it is.
     """
     from mmulator import __version__
-    from mmulator.cli.output import print_json
 
     found = parts()
     wrong = any(part.state == WRONG for part in found)
@@ -213,7 +213,6 @@ def doctor(json: Json = False) -> None:
 
 def _tell(found: list[Part]) -> None:
     from mmulator import __version__
-    from mmulator.cli.output import print_line
 
     print(f"mmulator {__version__}, {Path(__file__).parents[1]}")
     widest = max(len(part.name) for part in found)
