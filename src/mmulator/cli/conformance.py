@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -87,8 +88,6 @@ def conformance(
 def _check(
     gpu: bool, vectors: Path | None, device: str | None, capture: Path | None, filter: str, paths: list[Path]
 ) -> None:
-    import re
-
     for given, name in ((vectors, "--vectors"), (device, "--device")):
         if gpu and given is not None:
             raise MmulatorError(f"{name} goes with a replay, not with --gpu")

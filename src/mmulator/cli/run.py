@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -324,8 +324,6 @@ def _phases(progress: Progress) -> Callable[[str, int, int], None]:
 
 
 def _as_json(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]) -> None:
-    from dataclasses import asdict
-
     judged = result.judged
     ok = result.ok and all(not a.wrong for _, found in gpus for a in found) and not (judged and judged.errors)
     data: dict[str, Any] = {"ok": ok, "report": result.report.as_dict()}

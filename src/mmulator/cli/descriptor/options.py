@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from mmulator.cli.output import exclude, misused
@@ -160,8 +160,6 @@ def word_of(word: str | None, given: dict[str, Any], tile: Tile | None, base: in
     tile: the matrix.
     base: shared address of the repeating pattern.
     """
-    from dataclasses import replace
-
     from mmulator.inspect.descriptors.describe import descriptor_fields
     from mmulator.layouts.descriptors import MatrixDescriptor, SharedDescriptor
     from mmulator.layouts.swizzle import ATOM_32B
