@@ -76,17 +76,13 @@ def properties(version: int) -> bytes:
 
 
 @api("cudaGetDeviceProperties", "pi")
-def device_properties(out: int, device: int) -> None:
+def device_properties(out: int, device: int, version: int | None = None) -> None:
     _check(device)
     needed(out)
-    put_bytes(out, properties(rows.thread.version))
+    put_bytes(out, properties(version or thread.version))
 
 
-@api("cudaGetDeviceProperties_v2", "pi")
-def device_properties_2(out: int, device: int) -> None:
-    _check(device)
-    needed(out)
-    put_bytes(out, properties(12))
+api("cudaGetDeviceProperties_v2", "pi")(lambda out, device: device_properties(out, device, 12))
 
 
 def _check(device: int) -> None:

@@ -205,8 +205,13 @@ def symbol_size(out: int, symbol: int) -> None:
     put(out, variable(symbol)[1])
 
 
-def symbol_place(symbol: int, offset: int, size: int) -> int:
-    """Address of bytes of a variable. Raises Refused for bytes behind its end."""
+def symbol_place(symbol: int, offset: int, size: int, kind: int, way: int) -> int:
+    """Address of bytes of a variable that a copy writes (way: HOST_TO_DEVICE) or reads (DEVICE_TO_HOST).
+
+    Raises RuntimeRefused for a copy of another kind, Refused for bytes behind the variable's end.
+    """
+    if kind not in (way, DEVICE_TO_DEVICE, DEFAULT):
+        raise RuntimeRefused(INVALID_DIRECTION)
     address, total = variable(symbol)
     if offset + size > total:
         raise Refused(Code.INVALID_VALUE, LaunchError(f"{size} bytes at byte {offset} of a variable of {total} bytes"))
@@ -215,26 +220,12 @@ def symbol_place(symbol: int, offset: int, size: int) -> int:
 
 @api("cudaMemcpyToSymbolAsync", "ppqqup", now="cudaMemcpyToSymbol")
 def memcpy_to_symbol_async(symbol: int, source: int, size: int, offset: int, kind: int, stream: int) -> None:
-    memcpy_async(to_symbol(symbol, offset, size, kind), source, size, kind, stream)
-
-
-def to_symbol(symbol: int, offset: int, size: int, kind: int) -> int:
-    """Address of bytes of a variable that a copy writes."""
-    if kind not in (HOST_TO_DEVICE, DEVICE_TO_DEVICE, DEFAULT):
-        raise RuntimeRefused(INVALID_DIRECTION)
-    return symbol_place(symbol, offset, size)
+    memcpy_async(symbol_place(symbol, offset, size, kind, HOST_TO_DEVICE), source, size, kind, stream)
 
 
 @api("cudaMemcpyFromSymbolAsync", "ppqqup", now="cudaMemcpyFromSymbol")
 def memcpy_from_symbol_async(to: int, symbol: int, size: int, offset: int, kind: int, stream: int) -> None:
-    memcpy_async(to, from_symbol(symbol, offset, size, kind), size, kind, stream)
-
-
-def from_symbol(symbol: int, offset: int, size: int, kind: int) -> int:
-    """Address of bytes of a variable that a copy reads."""
-    if kind not in (DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT):
-        raise RuntimeRefused(INVALID_DIRECTION)
-    return symbol_place(symbol, offset, size)
+    memcpy_async(to, symbol_place(symbol, offset, size, kind, DEVICE_TO_HOST), size, kind, stream)
 
 
 # fills ----------------------------------------------------------------------------------------------------------------
