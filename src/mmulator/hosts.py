@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from mmulator import __version__
 from mmulator.errors import LaunchError, MmulatorError, installs
 
 if TYPE_CHECKING:
@@ -289,7 +290,5 @@ class Calls:
 
 def check_version(version: str) -> None:
     """Check, on a worker, that its mmulator is of the caller's version."""
-    from mmulator import __version__
-
     if version != __version__:
         raise MmulatorError(f"a worker of the Dask cluster has mmulator {__version__}, and this process {version}")

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mmulator.cli.output import WrongUsage
+from mmulator.errors import MmulatorError
+
 if TYPE_CHECKING:
     from mmulator.debug.dap.messages import Object
 
@@ -17,7 +20,6 @@ def command(launch: Object) -> tuple[list[str], Mapping[str, str]]:
 
     launch: the configuration.
     """
-    from mmulator.cli.output import WrongUsage
     from mmulator.cli.program import check_program, surroundings
     from mmulator.cli.program import command as command_of
     from mmulator.isa.chips import as_device
@@ -52,9 +54,6 @@ def for_editors(program: list[str] | None, dap: bool, port: int | None, extensio
     port: of this machine, to which editors connect until Ctrl-C; None: standard input and output are the editor's.
     extension: a file for an extension of Visual Studio Code.
     """
-    from mmulator.cli.output import WrongUsage
-    from mmulator.errors import MmulatorError
-
     if not dap and extension is None:
         hint = "mmulator debug PROGRAM, or --dap for an editor" if port is None else "--dap --port PORT"
         raise WrongUsage("--port is for --dap" if port is not None else "which program?", hint=hint)

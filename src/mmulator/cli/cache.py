@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mmulator.cli.output import print_json
 from mmulator.cli.parser import Group, Json
+from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:
     from mmulator.codegen.store import Store
@@ -17,7 +19,6 @@ def show(json: Json = False) -> None:
     The folder is $MMULATOR_CACHE, or $XDG_CACHE_HOME/mmulator, or ~/.cache/mmulator. It may be removed at any time;
     `mmulator cache clear` does so.
     """
-    from mmulator.cli.output import print_json
     from mmulator.codegen.store import open_store
 
     store, place = open_store()
@@ -36,8 +37,6 @@ def show(json: Json = False) -> None:
 
 def clear(json: Json = False) -> None:
     """Remove the compiled code that mmulator keeps, and nothing else that lies there."""
-    from mmulator.cli.output import print_json
-
     store = _store()
     removed, size = store.clear()
     if json:
@@ -48,7 +47,6 @@ def clear(json: Json = False) -> None:
 
 def _store() -> Store:
     from mmulator.codegen.store import open_store
-    from mmulator.errors import MmulatorError
 
     store, place = open_store()
     if store is None:

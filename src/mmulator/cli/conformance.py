@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mmulator.cli.output import exclude, print_heading, print_json
 from mmulator.cli.parser import Given, Option, RowsOf
 from mmulator.cli.progress import Progress
+from mmulator.errors import MmulatorError
 from mmulator.settings.readers import decimal, whole
 
 if TYPE_CHECKING:
@@ -46,10 +49,8 @@ def conformance(
 
     The exit code is 0 only if everything was compared that --filter and --seconds ask for, and no bit differs.
     """
-    from mmulator.cli.output import exclude, print_json
     from mmulator.conformance import report as reports
     from mmulator.conformance.run import RunSettings
-    from mmulator.errors import MmulatorError
     from mmulator.hosts import cluster_at
 
     _check(gpu, vectors, rows.device, capture, filter, report or [])
@@ -87,10 +88,6 @@ def conformance(
 def _check(
     gpu: bool, vectors: Path | None, device: str | None, capture: Path | None, filter: str, paths: list[Path]
 ) -> None:
-    import re
-
-    from mmulator.errors import MmulatorError
-
     for given, name in ((vectors, "--vectors"), (device, "--device")):
         if gpu and given is not None:
             raise MmulatorError(f"{name} goes with a replay, not with --gpu")
@@ -107,7 +104,6 @@ def _check(
 
 def _folders(vectors: Path | None, device: str | None) -> list[Path]:
     from mmulator.conformance.vectors import default_folder, files
-    from mmulator.errors import MmulatorError
     from mmulator.isa.chips import as_device
 
     root = vectors or default_folder()
@@ -146,7 +142,6 @@ def _run(settings: RunSettings, state: Path | None, resume: bool, quiet: bool, c
 
 
 def _print(outcomes: list[tuple[RunSettings, RunOutcome]]) -> None:
-    from mmulator.cli.output import print_heading
     from mmulator.conformance.report import lines
 
     for settings, outcome in outcomes:

@@ -12,8 +12,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
+from mmulator import __version__
+from mmulator.cli.output import print_json, print_line
 from mmulator.cli.parser import Json
 from mmulator.errors import MmulatorError
+from mmulator.settings import INTERNAL, PREFIX, variables
 
 HERE, MISSING, WRONG = "here", "missing", "wrong"
 _EXTRA = re.compile(r"""extra\s*==\s*["']([\w-]+)["']""")
@@ -173,8 +176,6 @@ def _gpu() -> Iterator[Part]:
 
 
 def _variables() -> Iterator[Part]:
-    from mmulator.settings import INTERNAL, PREFIX, variables
-
     names = variables()
     for name, value in sorted(os.environ.items()):
         word = name.removeprefix(PREFIX)
@@ -198,9 +199,6 @@ def doctor(json: Json = False) -> None:
 
     The exit code is 1 if something that is there cannot be used as it is.
     """
-    from mmulator import __version__
-    from mmulator.cli.output import print_json
-
     found = parts()
     wrong = any(part.state == WRONG for part in found)
     if json:
@@ -212,9 +210,6 @@ def doctor(json: Json = False) -> None:
 
 
 def _tell(found: list[Part]) -> None:
-    from mmulator import __version__
-    from mmulator.cli.output import print_line
-
     print(f"mmulator {__version__}, {Path(__file__).parents[1]}")
     widest = max(len(part.name) for part in found)
     left = " " * (widest + 11)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from mmulator.cli.output import exclude, print_columns, print_heading, print_json, print_text
 from mmulator.cli.parser import Json, Option, Positional
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ def explain(
         mmulator explain swizzle
     """
     from mmulator.cli import rules
-    from mmulator.cli.output import exclude, print_json
 
     forms = {"--brief": brief, "--full": full, "--ptx-only": ptx_only, "--cuda-only": cuda_only, "--json": json}
     exclude(forms, "one form of output")
@@ -80,8 +80,6 @@ def explain(
 
 
 def _of_topic(topic: Topic, json: bool) -> None:
-    from mmulator.cli.output import print_heading, print_json, print_text
-
     if json:
         print_json("topic", {"ok": True, **topic.to_dict()})
         return
@@ -98,8 +96,6 @@ def _of_topic(topic: Topic, json: bool) -> None:
 
 
 def _as_text(e: Explanation, full: bool) -> None:
-    from mmulator.cli.output import print_heading, print_text
-
     print_heading(e.mnemonic)
     if e.matches:
         print_text(f"{len(e.matches) + 1} forms fit `{e.query}`; this is the likeliest, the others are named below.")
@@ -124,8 +120,6 @@ def _as_text(e: Explanation, full: bool) -> None:
 
 
 def _operands(e: Explanation) -> None:
-    from mmulator.cli.output import print_columns, print_heading, print_text
-
     if not e.operands:
         return
     print()
@@ -145,7 +139,6 @@ def _constants(values: tuple[int, ...] | None) -> str:
 
 
 def _arithmetic(e: Explanation) -> None:
-    from mmulator.cli.output import print_columns, print_heading, print_text
     from mmulator.inspect.explanation.arithmetic import by_devices, numbers
 
     groups = by_devices(e.arithmetic)
@@ -169,8 +162,6 @@ def _arithmetic(e: Explanation) -> None:
 
 
 def _rules(e: Explanation) -> None:
-    from mmulator.cli.output import print_heading, print_text
-
     print()
     print_heading("Rules")
     own = e.section.partition(" (PTX")[0]
@@ -198,8 +189,6 @@ def _commands(e: Explanation) -> list[str]:
 
 
 def _related(e: Explanation) -> None:
-    from mmulator.cli.output import print_heading, print_text
-
     lines = [f"{r.relation}: {r.instruction}" + (f" ({r.also})" if r.also else "") for r in e.related] + _commands(e)
     if lines:
         print()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from mmulator.cli.output import exclude, misused, print_json, print_line, print_text, width
 from mmulator.cli.parser import Json, Option, Positional
+from mmulator.errors import OperandError, UnsupportedError
 from mmulator.files import write
 
 if TYPE_CHECKING:
@@ -198,7 +199,6 @@ def _only_operand(instruction: str, options: dict[str, Any]) -> str | None:
     """The operand of an instruction of tcgen05 that has one with a layout; None if it has several. Raises WrongUsage for options
     that are about one operand, and OperandError if there is none.
     """
-    from mmulator.errors import OperandError
     from mmulator.inspect.search import form_of, text_of
     from mmulator.inspect.tcgen05.layout import operands
 
@@ -244,7 +244,6 @@ def _print_overview(instruction: str) -> None:
 
 def _check_device(found: Layout, device: str) -> None:
     """Raise an error for a device that does not have the instruction."""
-    from mmulator.errors import UnsupportedError
     from mmulator.inspect.explanation.arithmetic import runs_on
     from mmulator.inspect.search import form_of
     from mmulator.isa.chips import as_device
@@ -259,8 +258,6 @@ def _check_device(found: Layout, device: str) -> None:
 
 def _check_size(found: Layout) -> None:
     """Raise an error for the drawing of a large accumulator in full, which no page and no screen holds."""
-    from mmulator.errors import OperandError
-
     if found.rows * found.columns * found.copies > 4096:
         raise OperandError(
             f"operand {found.operand} of {found.rows} x {found.columns} is too large to draw in full",
@@ -330,8 +327,6 @@ def _sentences(found: Layout, elements: list[Element]) -> list[str]:
 
 
 def _print_cute(found: Layout, json: bool) -> None:
-    from mmulator.errors import UnsupportedError
-
     if found.cute is None:
         raise UnsupportedError(found.cute_note)
     if json:

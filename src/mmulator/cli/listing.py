@@ -5,7 +5,9 @@ from __future__ import annotations
 import builtins
 from typing import TYPE_CHECKING, Annotated
 
+from mmulator.cli.output import exclude, print_columns, print_json, print_line
 from mmulator.cli.parser import Json, Option, Positional
+from mmulator.errors import InvalidInstructionError
 
 if TYPE_CHECKING:
     from mmulator.inspect import FormGroup
@@ -36,7 +38,6 @@ def list(
         mmulator list --family mma --device "RTX 4090" --full
         mmulator list --devices
     """
-    from mmulator.cli.output import exclude, print_json
     from mmulator.inspect import group
 
     exclude({"--sparse": sparse, "--dense": dense}, "without either both are listed")
@@ -72,7 +73,6 @@ def _of_tcgen05(
     words: builtins.list[str], target: str | None, ptx: str | None, side: str, device: str | None
 ) -> tuple[Form, ...]:
     """Forms of tcgen05 whose names have all words. Raises InvalidInstructionError where there is none."""
-    from mmulator.errors import InvalidInstructionError
     from mmulator.inspect.explanation.arithmetic import runs_on
     from mmulator.isa.chips import as_device
     from mmulator.isa.form import forms_of
@@ -101,7 +101,6 @@ def _forms(
     side: str, device: str | None,
 ) -> tuple[Form, ...]:  # fmt: skip
     """Forms that fit the options, in the order of the tables. Raises InvalidInstructionError where none does."""
-    from mmulator.errors import InvalidInstructionError
     from mmulator.isa.chips import as_device
     from mmulator.isa.matrix import FAMILIES
     from mmulator.isa.names.words import find_forms, legal_forms
@@ -129,7 +128,6 @@ def _forms(
 
 
 def _devices(json: bool) -> None:
-    from mmulator.cli.output import print_columns, print_json, print_line
     from mmulator.inspect.chips import KINDS, LETTERS, devices
 
     if json:
@@ -143,8 +141,6 @@ def _devices(json: bool) -> None:
 
 
 def _as_table(groups: tuple[FormGroup, ...], count: int) -> None:
-    from mmulator.cli.output import print_columns, print_line
-
     rows = [(str(len(g.mnemonics)), g.targets, g.ptx, g.pattern) for g in groups]
     print_columns(("forms", "target", "PTX", "instruction, without .sync.aligned"), rows, breaks=".")
     print_line(f"{count} form{'s' if count != 1 else ''}; {{.x}} may be left out, .{{x,y}} is a choice; --full prints every name")

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +22,7 @@ from mmulator.cli.output import (
 )
 from mmulator.cli.parser import Given, Option, Positional, RowsOf, grouped
 from mmulator.cli.progress import Progress
-from mmulator.errors import MmulatorError
+from mmulator.errors import LaunchError, MmulatorError
 from mmulator.settings import COMPARING, RESULTS, WHAT, taken
 
 if TYPE_CHECKING:
@@ -211,7 +211,6 @@ def _stopped(error: MmulatorError, given: Given, known: Baseline | None) -> int:
 
 # the job ------------------------------------------------------------------------------------------------------------
 def _job(file: Path, given: dict[str, Any]) -> Job:
-    from mmulator.errors import LaunchError
     from mmulator.jobs.job import Job, load_job, parse_argument, read_expectation
     from mmulator.ptx.text import check_text
 
@@ -238,7 +237,6 @@ def _job(file: Path, given: dict[str, Any]) -> Job:
 
 
 def _settings(texts: list[str]) -> list[Argument]:
-    from mmulator.errors import LaunchError
     from mmulator.jobs.job import parse_argument
 
     for text in texts:
@@ -248,7 +246,6 @@ def _settings(texts: list[str]) -> list[Argument]:
 
 
 def _tolerate(job: Job, given: dict[str, float | int | None]) -> None:
-    from mmulator.errors import LaunchError
     from mmulator.jobs.job import tolerance_of
 
     said = {name: value for name, value in given.items() if value is not None}
@@ -260,8 +257,6 @@ def _tolerate(job: Job, given: dict[str, float | int | None]) -> None:
 
 
 def _numbers(text: str, option: str) -> list[int]:
-    from mmulator.errors import LaunchError
-
     try:
         return [int(n) for n in text.replace("x", ",").split(",")]
     except ValueError:
@@ -281,8 +276,6 @@ def _on_gpu(job: Job, timeout: float | None, threads: int | None, quiet: bool) -
 # results ------------------------------------------------------------------------------------------------------------
 def _check_save(path: Path | None) -> None:
     """Check, before the run, that the file can be written."""
-    from mmulator.errors import LaunchError
-
     if path is None:
         return
     if path.suffix != ".npz":
@@ -331,8 +324,6 @@ def _phases(progress: Progress) -> Callable[[str, int, int], None]:
 
 
 def _as_json(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]) -> None:
-    from dataclasses import asdict
-
     judged = result.judged
     ok = result.ok and all(not a.wrong for _, found in gpus for a in found) and not (judged and judged.errors)
     data: dict[str, Any] = {"ok": ok, "report": result.report.as_dict()}

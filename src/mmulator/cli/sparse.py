@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mmulator.cli.output import misused
+from mmulator.cli.output import misused, print_json, print_line, print_table
 from mmulator.cli.parser import Group, Json, Option, Positional
+from mmulator.errors import MmulatorError, OperandError
 from mmulator.settings.readers import one_of, whole
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ def check(file: Matrix, instruction: For, type: Type = None, json: Json = False)
 
     The exit code is 0 only if no chunk has more non-zeros than are kept.
     """
-    from mmulator.cli.output import print_json, print_table
     from mmulator.inspect.sparse import pattern_report
 
     form = _form(instruction)
@@ -141,7 +141,6 @@ def lanes(
         mmulator sparse lanes --for "mma.sp m16n8k32 f16" --selector 1
         mmulator sparse lanes A.npy --for "mma.sp m16n8k32 f16" --tile 0,1 --lane 4
     """
-    from mmulator.cli.output import print_json
     from mmulator.inspect.sparse import metadata_word, metadata_words
     from mmulator.layouts import sparse as tools
 
@@ -183,8 +182,6 @@ def decode(
 
     The exit code is 0 only if the specification defines all of them.
     """
-    from mmulator.cli.output import print_json
-    from mmulator.errors import OperandError
     from mmulator.inspect.sparse import metadata_word
 
     form = _form(instruction)
@@ -212,7 +209,6 @@ sparse = Group(
 # files --------------------------------------------------------------------------------------------------------------
 def _form(text: str) -> Form:
     """The sparse instruction of a full name, or of words that fix A's type, M and K: `mma.sp m16n8k32 f16`."""
-    from mmulator.errors import OperandError
     from mmulator.inspect.search import forms_of, name_in
     from mmulator.isa.names.words import parse_query, split
     from mmulator.layouts.sparse import form_of
@@ -240,7 +236,6 @@ def _form(text: str) -> Form:
 
 def _matrix(file: Path, form: Form, type: str | None) -> NDArray[Any]:
     from mmulator.cli.arrays import load_file, typed
-    from mmulator.errors import MmulatorError
     from mmulator.numerics.formats import element_type
 
     found = load_file(file)
@@ -252,7 +247,6 @@ def _matrix(file: Path, form: Form, type: str | None) -> NDArray[Any]:
 
 def _compressed(file: Path, instruction: str | None, shape: str | None) -> Compressed:
     from mmulator.cli.arrays import load_file, typed
-    from mmulator.errors import MmulatorError
     from mmulator.layouts import sparse as tools
 
     found = load_file(file)
@@ -271,8 +265,6 @@ def _compressed(file: Path, instruction: str | None, shape: str | None) -> Compr
 
 
 def _pair(text: str, option: str) -> tuple[int, int]:
-    from mmulator.errors import OperandError
-
     try:
         first, second = (int(part) for part in text.split(","))
     except ValueError:
@@ -281,7 +273,6 @@ def _pair(text: str, option: str) -> tuple[int, int]:
 
 
 def _tile(s: Compressed, text: str) -> Compressed:
-    from mmulator.errors import OperandError
     from mmulator.layouts.sparse import Compressed
 
     tiles = s.tiles()
@@ -296,8 +287,6 @@ def _tile(s: Compressed, text: str) -> Compressed:
 
 # print --------------------------------------------------------------------------------------------------------------
 def _written(json: bool, output: Path, remark: str, **arrays: Any) -> None:
-    from mmulator.cli.output import print_json
-
     about = {k: {"dtype": str(a.dtype), "shape": list(a.shape)} for k, a in arrays.items() if hasattr(a, "dtype")}
     rest = {k: v for k, v in arrays.items() if k not in about}
     if json:
@@ -318,8 +307,6 @@ def _heading(form: Form, selector: int, what: str) -> None:
 
 
 def _print_lanes(words: tuple[MetadataWord, ...]) -> None:
-    from mmulator.cli.output import print_table
-
     known = words[0].word is not None
     rows = []
     for w in words:
@@ -332,8 +319,6 @@ def _print_lanes(words: tuple[MetadataWord, ...]) -> None:
 
 
 def _print_word(w: MetadataWord) -> None:
-    from mmulator.cli.output import print_line, print_table
-
     if not w.contributes:
         print_line(f"lane {w.lane} does not contribute with selector {w.selector}: its register is not read")
         others = _selectors(w)
@@ -348,7 +333,6 @@ def _print_word(w: MetadataWord) -> None:
 
 def _selectors(w: MetadataWord) -> list[int]:
     """Selectors with which the lane contributes."""
-    from mmulator.errors import OperandError
     from mmulator.inspect.sparse import metadata_word
 
     found = []

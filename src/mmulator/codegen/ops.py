@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mmulator.codegen.types import CodeError, Ty, boolean, i64, ptr, ptr_to, u32, u64, void
+from mmulator.codegen.types import CodeError, Ty, boolean, i64, ptr, ptr_to, u8, u16, u32, u64, void
 from mmulator.codegen.values import Builder, Value, as_value, constant, lanes_constant, mangle, splat, unify
 
 
@@ -183,8 +183,6 @@ def all_lanes(mask: Value) -> Value:
 
 def mask_bits(mask: Value) -> Value:
     """A vector of n booleans as an n-bit integer, lane 0 lowest (n 8, 16, 32 or 64)."""
-    from mmulator.codegen.types import u8, u16, u64
-
     return bitcast({8: u8, 16: u16, 32: u32, 64: u64}[mask.ty.lanes], mask)
 
 
@@ -305,8 +303,6 @@ def compare_exchange(pointer: Value, expected: Value, new: Value) -> Value:
 
 
 def fill_bytes(to: Value, byte: int, size: Any) -> None:
-    from mmulator.codegen.types import u8
-
     b = to.b
     n = i64(as_value(b, size, i64))
     b.call("llvm.memset.p0.i64", void, [ptr(to), constant(b, u8, byte), n, constant(b, boolean, 0)])

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mmulator import files
+from mmulator import __version__, files
 from mmulator.conformance import vectors
 from mmulator.conformance.compare import Difference
 from mmulator.conformance.probes import Observation
@@ -51,8 +51,6 @@ def as_data(runs: Sequence[Run]) -> dict[str, Any]:
 
 def run_data(outcome: RunOutcome, settings: RunSettings) -> dict[str, Any]:
     """The report of one device as JSON data."""
-    from mmulator import __version__
-
     return {
         "ok": outcome.ok,
         "complete": outcome.complete,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mmulator.conformance.stream import Int, RandomStream
 from mmulator.isa.types import ElementType
-from mmulator.numerics.formats import container
+from mmulator.numerics.formats import container, from_raw
 
 Array = NDArray[Any]
 Three = tuple[Array, Array, Array]
@@ -273,8 +273,6 @@ def cancel(s: RandomStream, p: MatrixProblem, count: int) -> Three:
 
 
 def _as_f32(t: ElementType, raw: Array) -> NDArray[np.float32]:
-    from mmulator.numerics.formats import from_raw
-
     if t.name == "tf32":
         raw = raw & np.uint32(0xFFFFE000)
     return from_raw(t, raw).astype(np.float32)

@@ -28,6 +28,7 @@ from mmulator.errors import MmulatorError
 from mmulator.files import replacing
 from mmulator.host.backend import Backend
 from mmulator.isa.form import Form
+from mmulator.isa.names.mnemonic import parse_mnemonic
 
 Array = NDArray[Any]
 FORMAT = 1
@@ -162,8 +163,6 @@ def _entry(v: Vector, kinds: int) -> list[Any]:
 @lru_cache(maxsize=8)
 def read(path: Path) -> tuple[dict[str, Any], dict[str, list[Vector]]]:
     """(provenance, vectors by mnemonic) of a file. Raises MmulatorError for a file of another kind, or of a newer version."""
-    from mmulator.isa.names.mnemonic import parse_mnemonic
-
     try:
         with np.load(path) as stored:
             index = json.loads(stored["index"].tobytes())

@@ -7,10 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from mmulator.debug.control import Controlled
-from mmulator.errors import ExecutionFault, OperandError
+from mmulator.errors import ExecutionFault
 from mmulator.host.campaign import Snapshot
-from mmulator.host.why import WhyAnswer
-from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
+from mmulator.host.why import WhyAnswer, read
 from mmulator.ptx.tree import Instruction
 from mmulator.record.asked import Asked
 from mmulator.record.memory import last_write, stores_words
@@ -79,13 +78,5 @@ def _run(launch: Controlled, memory: Snapshot, trail: TrailUntil) -> TrailUntil:
 def _read(launch: Controlled, trail: Trail, address: int, size: int) -> bytes:
     """Bytes of device memory, or of the parameters."""
     grid = trail.observer.grid
-    if address >> SLOT_SHIFT == SLOT_PARAM:
-        offset = address - (SLOT_PARAM << SLOT_SHIFT)
-        return grid.params[offset : offset + size].tobytes()
-    for start, array in launch.memory:
-        if start <= address <= start + array.nbytes - size:
-            return array.reshape(-1).view("u1")[address - start : address - start + size].tobytes()
-    for start, array, _ in grid.kernel.image.buffers:
-        if start <= address <= start + array.nbytes - size:
-            return array.reshape(-1).view("u1")[address - start : address - start + size].tobytes()
-    raise OperandError(f"no memory at {address:#x}")
+    regions = (*launch.memory, *((start, array) for start, array, _ in grid.kernel.image.buffers))
+    return read(grid.params, ((start, array.reshape(-1).view("u1")) for start, array in regions), address, size)

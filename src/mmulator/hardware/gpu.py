@@ -9,6 +9,7 @@ import ctypes
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -256,8 +257,6 @@ def _bindings() -> Any:
 
 def _kernel_driver() -> str:
     """Version of the kernel driver, such as 580.65.06; empty where the system does not say."""
-    from pathlib import Path
-
     try:
         words = Path("/proc/driver/nvidia/version").read_text().split()
     except OSError:

@@ -6,7 +6,7 @@ memory is afterwards as the launch left it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -308,13 +308,24 @@ class About:
         return self.again.answers(self.asked, watches.others(), report.seconds["run"], depth)
 
     def _read(self, address: int, size: int) -> bytes:
-        if address >> SLOT_SHIFT == SLOT_PARAM:
-            offset = address - (SLOT_PARAM << SLOT_SHIFT)
-            return self.arguments.params[offset : offset + size].tobytes()
-        for start, data in self._bytes:
-            if start <= address <= start + len(data) - size:
-                return data[address - start : address - start + size].tobytes()
-        raise OperandError(f"no memory at {address:#x}")
+        return read(self.arguments.params, self._bytes, address, size)
+
+
+def read(params: np.ndarray, regions: Iterable[tuple[int, np.ndarray]], address: int, size: int) -> bytes:
+    """Bytes of device memory, or of the parameters.
+
+    params: bytes of the parameters.
+    regions: (address, bytes) of all memory.
+    address: of the first byte.
+    size: number of bytes.
+    """
+    if address >> SLOT_SHIFT == SLOT_PARAM:
+        offset = address - (SLOT_PARAM << SLOT_SHIFT)
+        return params[offset : offset + size].tobytes()
+    for start, data in regions:
+        if start <= address <= start + len(data) - size:
+            return data[address - start : address - start + size].tobytes()
+    raise OperandError(f"no memory at {address:#x}")
 
 
 def about_arrays(why: object, launch: Launch, how: How, named: Mapping[str, np.ndarray], against: object = None) -> About:

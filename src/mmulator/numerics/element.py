@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from mmulator.distance import distances
 from mmulator.isa.form import Form
 from mmulator.isa.types import F16, F32, ElementType
@@ -192,8 +194,6 @@ def explain_element(
 
 def number(t: ElementType, bits: int) -> Number:
     """The exact value of one raw element."""
-    import numpy as np
-
     if t.is_float:
         return term(t, bits).value
     return Fraction(int(integers(t, np.asarray(bits))))
@@ -223,8 +223,6 @@ def hexed(value: Number) -> str:
 
 def ulps(t: ElementType, x: int, y: int) -> int | None:
     """Steps between two results of a type, as raw bits; None where one of them is NaN."""
-    import numpy as np
-
     both = from_raw(t, np.array([x, y], container(t)))
     return None if np.isnan(both.astype(np.float64)).any() else int(distances(both[:1], both[1:])[0])
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from mmulator.cli.descriptor import idesc
 from mmulator.cli.descriptor import options as o
-from mmulator.cli.output import misused, print_json
+from mmulator.cli.output import misused, print_json, read_bytes
 from mmulator.cli.parser import Json, grouped
+from mmulator.errors import OperandError
 
 if TYPE_CHECKING:
     from mmulator.inspect.descriptors.answer import DescriptorAnswer
@@ -65,7 +66,6 @@ def check(
 def _by_itself(word: int, said: bool, access: list[str] | None, json: bool) -> None:
     """Check a word without its matrix, if a word is given, and accesses to addresses of a file."""
     from mmulator.cli.descriptor import text
-    from mmulator.errors import OperandError
     from mmulator.inspect.descriptors.describe import descriptor_fields
 
     if any(not kind.startswith("@") for kind in access or ()):
@@ -115,7 +115,5 @@ def _conflicts(answer: DescriptorAnswer | None, access: list[str] | None, at: st
 
 def _addresses(path: str) -> list[int]:
     """Addresses of a file, one or more a line; `#` begins a remark."""
-    from mmulator.cli.output import read_bytes
-
     lines = (line.partition("#")[0] for line in read_bytes(path).decode("utf-8", "replace").splitlines())
     return [o.number(f"an address in {path}", x) or 0 for line in lines for x in line.replace(",", " ").split()]

@@ -7,6 +7,7 @@ from typing import Any
 
 from mmulator.cli.descriptor.options import number
 from mmulator.cli.output import exclude, print_json
+from mmulator.errors import OperandError
 
 
 def is_asked(operand: str | None, others: Mapping[str, object]) -> bool:
@@ -23,7 +24,6 @@ def is_asked(operand: str | None, others: Mapping[str, object]) -> bool:
 
 def encode(instruction: str | None, word: str | None, given: list[str] | None, json: bool) -> None:
     """Print the word of an instruction, or of another word with other fields."""
-    from mmulator.errors import OperandError
     from mmulator.inspect.tcgen05.descriptor import instruction_word
 
     if word is not None:
@@ -35,7 +35,6 @@ def encode(instruction: str | None, word: str | None, given: list[str] | None, j
 def tell(word: str | None, instruction: str | None, json: bool, verdict: bool = False) -> None:
     """Print what a word says to an instruction, or only what is wrong. Ends with exit code 1 where it is wrong."""
     from mmulator.cli.descriptor import text
-    from mmulator.errors import OperandError
     from mmulator.inspect.tcgen05.descriptor import instruction_fields
 
     if word is None:
@@ -50,8 +49,6 @@ def tell(word: str | None, instruction: str | None, json: bool, verdict: bool = 
 
 
 def _needed(instruction: str | None) -> str:
-    from mmulator.errors import OperandError
-
     if instruction is None:
         raise OperandError("which tcgen05.mma?", hint="its name, or words: tcgen05 m128n64 f16")
     return instruction
@@ -59,8 +56,6 @@ def _needed(instruction: str | None) -> str:
 
 def _value(text: str) -> tuple[str, Any]:
     """`transpose_b=1` as (name, value); a number where it is one."""
-    from mmulator.errors import OperandError
-
     name, equals, value = text.partition("=")
     if not equals:
         raise OperandError(f"--set is {text!r}: NAME=VALUE is needed", hint="such as --set transpose_b=1")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from mmulator.cli.output import exclude, misused
 from mmulator.cli.parser import Positional, grouped
+from mmulator.errors import OperandError
 from mmulator.settings.readers import whole
 
 if TYPE_CHECKING:
@@ -133,7 +134,6 @@ def tile_of(
     rest: other options that make sense only with a matrix.
     word: the descriptor, if it is given, whose generation a matrix by itself gets.
     """
-    from mmulator.errors import OperandError
     from mmulator.inspect.descriptors.describe import make_tile
     from mmulator.layouts.descriptors import MatrixDescriptor, generation
 
@@ -160,8 +160,6 @@ def word_of(word: str | None, given: dict[str, Any], tile: Tile | None, base: in
     tile: the matrix.
     base: shared address of the repeating pattern.
     """
-    from dataclasses import replace
-
     from mmulator.inspect.descriptors.describe import descriptor_fields
     from mmulator.layouts.descriptors import MatrixDescriptor, SharedDescriptor
     from mmulator.layouts.swizzle import ATOM_32B
@@ -179,15 +177,11 @@ def word_of(word: str | None, given: dict[str, Any], tile: Tile | None, base: in
 
 def nothing_given() -> NoReturn:
     """Raise an OperandError that says which options could be given."""
-    from mmulator.errors import OperandError
-
     raise OperandError("no descriptor is given", hint="a word, fields, an instruction or --type; see --help")
 
 
 def number(name: str, text: str | None) -> int | None:
     """A number as people write it, hexadecimal too. Raises OperandError."""
-    from mmulator.errors import OperandError
-
     if text is None:
         return None
     try:
@@ -198,8 +192,6 @@ def number(name: str, text: str | None) -> int | None:
 
 def pair(name: str, text: str) -> tuple[int, int]:
     """`ROW,COL` as numbers. Raises OperandError."""
-    from mmulator.errors import OperandError
-
     parts = text.split(",")
     if len(parts) != 2:
         raise OperandError(f"{name} is {text!r}: ROW,COL is needed", hint=f"such as {name} 3,8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from mmulator.cli.output import misused
+from mmulator.cli.output import misused, print_json
 from mmulator.cli.parser import Positional
 from mmulator.cli.tensormap import options as o
 
@@ -98,7 +98,6 @@ def _read_by(
 
 def _tell(map: TensorMap, copy: Copy | None, findings: tuple[Diagnostic, ...], json: bool) -> None:
     from mmulator.cli.descriptor.text import print_findings
-    from mmulator.cli.output import print_json
     from mmulator.cli.tensormap.text import print_item
 
     ok = not any(f.level == "error" for f in findings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from mmulator.cli.output import misused
+from mmulator.cli.output import exclude, misused, print_json
 from mmulator.cli.tensormap import options as o
 from mmulator.settings.readers import whole
 
@@ -43,7 +43,6 @@ def draw(
         mmulator tensormap draw --shape 64,60 --strides 128 --box 8,64 --swizzle 128B --at 60,0
         mmulator tensormap draw map.bin --at 0,64 --shared 0x400 --element 3,70 --svg box.svg
     """
-    from mmulator.cli.output import exclude, print_json
     from mmulator.cli.tensormap.text import draw_files, tell_box
     from mmulator.inspect.tensormaps.box import tensor_box
 

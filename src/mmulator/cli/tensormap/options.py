@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mmulator.cli.output import misused
+from mmulator.cli.output import misused, read_bytes
 from mmulator.cli.parser import Positional, grouped
+from mmulator.errors import OperandError
 
 if TYPE_CHECKING:
     from mmulator.layouts.tensormap import TensorMap
@@ -66,8 +67,6 @@ NOTHING = Said()
 
 def numbers(option: str, text: str) -> tuple[int, ...]:
     """Numbers between commas, also hexadecimal. Raises OperandError."""
-    from mmulator.errors import OperandError
-
     try:
         return tuple(int(part, 0) for part in text.replace(" ", "").split(",") if part)
     except ValueError:
@@ -77,8 +76,6 @@ def numbers(option: str, text: str) -> tuple[int, ...]:
 
 def number(option: str, text: str | None) -> int:
     """A number, also hexadecimal; 0 for None. Raises OperandError."""
-    from mmulator.errors import OperandError
-
     try:
         found = numbers(option, text or "0")
     except OperandError:
@@ -95,8 +92,6 @@ def is_copy(text: str) -> bool:
 
 def map_of(given: str | None, said: Said) -> TensorMap:
     """The tensor map, given as bytes or by the options. Raises OperandError, or WrongUsage where both or neither are given."""
-    from mmulator.errors import OperandError
-
     if given is not None and said.anything:
         raise misused("the map is given: options of a tensor go without it", "MAP")
     if given is not None:
@@ -110,8 +105,6 @@ def read(given: str) -> TensorMap:
     """A tensor map from hexadecimal digits, or from a file of bytes or digits. Raises OperandError."""
     from os.path import exists  # which takes names that are too long for one
 
-    from mmulator.cli.output import read_bytes
-    from mmulator.errors import OperandError
     from mmulator.layouts.tensormap import TensorMap
 
     digits = given if given != "-" and not exists(given) else ""  # noqa: PTH110

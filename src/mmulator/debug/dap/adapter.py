@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from mmulator.debug.dap.capabilities import capabilities
 from mmulator.debug.dap.child import ProgramProcess
 from mmulator.debug.dap.client import Body, Client, RefusedRequest, listen
-from mmulator.debug.dap.framing import Message
+from mmulator.debug.dap.framing import Garbled, Message, read
 from mmulator.debug.dap.idle import idle, wanted_of
 from mmulator.debug.dap.messages import OWN, PROGRAM, SETTING, Object, fault_in
 from mmulator.errors import MmulatorError
@@ -200,8 +200,6 @@ class Adapter:
 
     def _hear(self, link: AgentLink) -> None:
         """Pass on what the debugger in the program says."""
-        from mmulator.debug.dap.framing import Garbled, read
-
         with suppress(Garbled, OSError, ValueError), link.line.makefile("rb") as stream:
             while (message := read(stream)) is not None:
                 if message["type"] == "response":

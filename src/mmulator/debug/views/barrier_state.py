@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -161,8 +162,6 @@ class Barriers:
 
     def text(self, width: int = 80) -> str:
         """A paragraph for each barrier."""
-        from textwrap import wrap
-
         said = [(f"{self.blocks[b.cta]}, " if len(self.blocks) > 1 else "") + b.text() for b in self.named]
         said += [m.text() for m in self.mbarriers]
         if self.cluster is not None:

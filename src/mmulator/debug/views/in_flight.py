@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from mmulator.native.state import (
 )
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.ptx.tree import Instruction
+from mmulator.record.trail import functions_of
 from mmulator.tables import text_table
 
 _TRANSFER, _GROUP = np.dtype(Transfer.numpy_dtype()), np.dtype(AsyncGroup.numpy_dtype())
@@ -98,8 +100,6 @@ class Flights:
 
     def text(self, width: int = 80) -> str:
         """A line or two for each operation."""
-        from textwrap import wrap
-
         if not self.flights:
             return "nothing is in flight"
         lines = [f"{len(self.flights)} operation{'s are' if len(self.flights) > 1 else ' is'} in flight"]
@@ -202,8 +202,6 @@ def _wgmma_text(scene: Scene, entry: Any) -> str:
 
 
 def _function_of(scene: Scene, entry: Any) -> str:
-    from mmulator.record.trail import functions_of
-
     return scene.kernel.once(functions_of)[scene.kernel.executed[int(entry["site"])]]
 
 

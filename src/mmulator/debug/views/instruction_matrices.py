@@ -18,6 +18,7 @@ from mmulator.isa.form import Form
 from mmulator.isa.types import TYPES
 from mmulator.launch.arena import bytes_at
 from mmulator.layouts.descriptors import MatrixDescriptor
+from mmulator.layouts.fragments import Fragment
 from mmulator.layouts.operands import element_of, fragment, memory_bits
 from mmulator.native.state import WGMMA, OperationKind, Tile, Warpgroup, WgmmaTable
 from mmulator.ptx.tree import Address, Immediate, Operand, Reg
@@ -161,8 +162,6 @@ def computed_so_far(scene: Scene, form: Form, registers: Operand) -> Iterator[Ma
 
 def _columns(f: object, warp: int, busy: list[bool], columns: int) -> np.ndarray:
     """For each [row, column] of a warp's 16 rows whether its register is busy."""
-    from mmulator.layouts.fragments import Fragment
-
     assert isinstance(f, Fragment)
     _, rows, cols = f.maps
     lanes = slice(32 * warp, 32 * warp + 32)

@@ -16,6 +16,7 @@ from mmulator.debug.views.matrix import element_texts
 from mmulator.debug.views.scene import Scene, lanes_in
 from mmulator.demangle import base_name
 from mmulator.diagnostics.whereabouts import LaneGroup, lanes_text
+from mmulator.errors import OperandError
 from mmulator.isa.types import TYPES, is_type, type_bits
 from mmulator.layouts.operands import element_of, fragment
 from mmulator.native.state import FULL, LANES
@@ -391,8 +392,6 @@ def _typed(ins: Instruction) -> Iterator[tuple[str, str]]:
 
 def _fragment_type(form: Any, name: str) -> str:
     """The type of a register of a fragment: `f16x2`, `f32`."""
-    from mmulator.errors import OperandError
-
     try:
         f, t = fragment(form, name), element_of(form, name)
     except OperandError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from mmulator.debug.views.barrier_state import conjugated, masks_text, named_barriers
@@ -140,8 +141,6 @@ class Waits:
 
     def text(self, width: int = 80) -> str:
         """Why the block goes on or does not: a paragraph for each kind of wait."""
-        from textwrap import wrap
-
         lines = [self._verdict()]
         for text in self._merged():
             lines += wrap(text, width, initial_indent="  ", subsequent_indent="    ")

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from mmulator.doors.cudart import rows
-from mmulator.doors.cudart.rows import accepts, api, process, refuses, thread
+from mmulator.doors.cudart.rows import accepts, api, process, refuses, shared, thread
 from mmulator.doors.libcuda import device as driver
 from mmulator.doors.libcuda.abi import Refused, c_string, needed, put_bytes, put_int
 from mmulator.doors.libcuda.codes import Code
@@ -76,17 +76,13 @@ def properties(version: int) -> bytes:
 
 
 @api("cudaGetDeviceProperties", "pi")
-def device_properties(out: int, device: int) -> None:
+def device_properties(out: int, device: int, version: int | None = None) -> None:
     _check(device)
     needed(out)
-    put_bytes(out, properties(rows.thread.version))
+    put_bytes(out, properties(version or thread.version))
 
 
-@api("cudaGetDeviceProperties_v2", "pi")
-def device_properties_2(out: int, device: int) -> None:
-    _check(device)
-    needed(out)
-    put_bytes(out, properties(12))
+api("cudaGetDeviceProperties_v2", "pi")(lambda out, device: device_properties(out, device, 12))
 
 
 def _check(device: int) -> None:
@@ -94,54 +90,35 @@ def _check(device: int) -> None:
 
 
 # devices --------------------------------------------------------------------------------------------------------------
+shared(
+    ("DeviceGetAttribute", "pii", driver.device_get_attribute), ("DeviceGetPCIBusId", "pii", driver.device_get_bus),
+    ("DeviceGetByPCIBusId", "pp", driver.device_by_bus), ("DeviceCanAccessPeer", "pii", driver.device_can_access_peer),
+    ("DeviceGetStreamPriorityRange", "pp", driver.priorities),
+    ("DeviceGetLimit ThreadGetLimit", "pi", driver.get_limit), ("DeviceSetLimit ThreadSetLimit", "iq", driver.set_limit),
+)  # fmt: skip
+
+
 @api("cudaGetDeviceCount", "p", lost=False)
 def device_count(out: int) -> None:
     put_int(out, 1)
 
 
 @api("cudaGetDevice", "p", lost=False)
-def get_device(out: int) -> None:
+@api("cudaChooseDevice", "pp")
+@api("cudaDeviceGetCacheConfig cudaThreadGetCacheConfig cudaDeviceGetSharedMemConfig", "p")
+def write_zero(out: int) -> None:
     put_int(out, 0)
 
 
 @api("cudaSetDevice", "i")
-def set_device(device: int) -> None:
-    _check(device)
-
-
 @api("cudaInitDevice", "iuu")
-def init_device(device: int) -> None:
+def set_device(device: int) -> None:
     _check(device)
 
 
 @api("cudaSetValidDevices", "pi")
 def set_valid_devices(devices: int, number: int) -> None:
     """Accept a list of devices: there is one."""
-
-
-@api("cudaChooseDevice", "pp")
-def choose_device(out: int) -> None:
-    put_int(out, 0)
-
-
-@api("cudaDeviceGetAttribute", "pii")
-def get_attribute(out: int, attribute: int, device: int) -> None:
-    driver.device_get_attribute(out, attribute, device)
-
-
-@api("cudaDeviceGetPCIBusId", "pii")
-def bus_id(out: int, size: int, device: int) -> None:
-    driver.device_get_bus(out, size, device)
-
-
-@api("cudaDeviceGetByPCIBusId", "pp")
-def by_bus_id(out: int, bus: int) -> None:
-    driver.device_by_bus(out, bus)
-
-
-@api("cudaDeviceCanAccessPeer", "pii")
-def can_access_peer(out: int, device: int, peer: int) -> None:
-    driver.device_can_access_peer(out, device, peer)
 
 
 @api("cudaDeviceGetP2PAttribute", "piii")
@@ -167,26 +144,6 @@ def reset() -> None:
 
     memory.free_all()
     process.sticky = thread.last = register.sticky = rows.SUCCESS
-
-
-@api("cudaDeviceGetStreamPriorityRange", "pp")
-def priorities(least: int, greatest: int) -> None:
-    driver.priorities(least, greatest)
-
-
-@api("cudaDeviceGetLimit cudaThreadGetLimit", "pi")
-def get_limit(out: int, limit: int) -> None:
-    driver.get_limit(out, limit)
-
-
-@api("cudaDeviceSetLimit cudaThreadSetLimit", "iq")
-def set_limit(limit: int, value: int) -> None:
-    driver.set_limit(limit, value)
-
-
-@api("cudaDeviceGetCacheConfig cudaThreadGetCacheConfig cudaDeviceGetSharedMemConfig", "p")
-def get_config(out: int) -> None:
-    put_int(out, 0)
 
 
 @api("cudaGetDeviceFlags", "p")

@@ -7,7 +7,7 @@ from typing import Any
 
 from mmulator.doors.cudart.binaries import kernel
 from mmulator.doors.cudart.launches import launched
-from mmulator.doors.cudart.memory import ENDS, box, from_symbol, plain, to_symbol
+from mmulator.doors.cudart.memory import DEVICE_TO_HOST, ENDS, HOST_TO_DEVICE, box, plain, symbol_place
 from mmulator.doors.cudart.rows import api, refuses, shared, thread
 from mmulator.doors.graphs import calls, captures, structs
 from mmulator.doors.graphs.operations import CopyWork
@@ -49,11 +49,11 @@ def launch(graph: int, stream: int) -> None:
 
 # copies of bytes, from and to variables ---------------------------------------------------------------------------------
 def _to_symbol(symbol: int, source: int, size: int, offset: int, kind: int) -> CopyWork:
-    return plain(to_symbol(symbol, offset, size, kind), source, size, kind)
+    return plain(symbol_place(symbol, offset, size, kind, HOST_TO_DEVICE), source, size, kind)
 
 
 def _from_symbol(to: int, symbol: int, size: int, offset: int, kind: int) -> CopyWork:
-    return plain(to, from_symbol(symbol, offset, size, kind), size, kind)
+    return plain(to, symbol_place(symbol, offset, size, kind, DEVICE_TO_HOST), size, kind)
 
 
 def _copies(form: str, signature: str, make: Callable[..., CopyWork]) -> None:

@@ -182,11 +182,11 @@ def potential_cluster(out: int, host: int, config: int) -> None:
 # streams and events: what the driver does with the same arguments ------------------------------------------------------
 shared(
     ("LaunchHostFunc", "ppp", launches.host_function), ("StreamAddCallback", "pppu", launches.add_callback),
-    ("StreamCreateWithPriority", "pui", launches.stream_create_priority),
+    ("StreamCreateWithPriority", "pui", launches.stream_create),
     ("StreamSynchronize StreamQuery", "p", launches.stream_synchronize), ("StreamWaitEvent", "ppu", launches.stream_wait),
     ("StreamGetPriority", "pp", launches.stream_priority), ("StreamGetFlags", "pp", launches.stream_flags),
     ("StreamGetId", "pp", launches.stream_id), ("StreamGetDevice", "pp", launches.stream_device),
-    ("EventRecord", "pp", launches.event_record), ("EventRecordWithFlags", "ppu", launches.event_record_with),
+    ("EventRecord", "pp", launches.event_record), ("EventRecordWithFlags", "ppu", launches.event_record),
     ("EventQuery EventSynchronize", "p", launches.event_query), ("EventDestroy", "p", launches.event_destroy),
     ("EventElapsedTime EventElapsedTime_v2", "ppp", launches.event_elapsed),
 )  # fmt: skip
@@ -194,12 +194,8 @@ shared(
 
 # streams --------------------------------------------------------------------------------------------------------------
 @api("cudaStreamCreate", "p")
-def stream_create(out: int) -> None:
-    launches.stream_create(out, 0)
-
-
 @api("cudaStreamCreateWithFlags", "pu")
-def stream_create_flags(out: int, flags: int) -> None:
+def stream_create(out: int, flags: int = 0) -> None:
     if flags > 1:
         raise Refused(Code.INVALID_VALUE)
     launches.stream_create(out, flags)
@@ -213,16 +209,12 @@ def stream_destroy(stream: int) -> None:
 
 
 # events ---------------------------------------------------------------------------------------------------------------
-@api("cudaEventCreate", "p")
-def event_create(out: int) -> None:
-    launches.event_create(out, 0)
-
-
 _EVENT_FLAGS = 1 | 2 | 4  # blocking wait, no times, for other processes
 
 
+@api("cudaEventCreate", "p")
 @api("cudaEventCreateWithFlags", "pu")
-def event_create_flags(out: int, flags: int) -> None:
+def event_create(out: int, flags: int = 0) -> None:
     if flags & ~_EVENT_FLAGS:
         raise Refused(Code.INVALID_VALUE)
     launches.event_create(out, flags)

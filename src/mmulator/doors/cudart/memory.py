@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mmulator.doors.cudart.binaries import RuntimeRefused, variable
-from mmulator.doors.cudart.rows import ByteExtent, Pitched, api
+from mmulator.doors.cudart.rows import ByteExtent, Pitched, api, shared
 from mmulator.doors.graphs import operations
 from mmulator.doors.graphs.operations import CopyWork
 from mmulator.doors.libcuda import memory as driver
@@ -55,11 +55,6 @@ def malloc_async(out: int, size: int, stream: int) -> None:
     put(out, driver.allocate_on(stream, size) if size else 0)
 
 
-@api("cudaMallocFromPoolAsync", "pqpp")
-def malloc_from_pool(out: int, size: int, pool: int, stream: int) -> None:
-    driver.mem_alloc_from_pool(out, size, pool, stream)
-
-
 @api("cudaMallocPitch", "ppqq")
 def malloc_pitch(out: int, pitch: int, width: int, height: int) -> None:
     line = -(-width // _ROW) * _ROW
@@ -76,39 +71,17 @@ def malloc_3d(out: int, size: ByteExtent) -> None:
         put(out + 8 * n, value)
 
 
-@api("cudaFree cudaFreeHost", "p")
-def free(address: int) -> None:
-    driver.free(address)
-
-
-@api("cudaFreeAsync", "pp")
-def free_async(address: int, stream: int) -> None:
-    driver.free_on(address, stream)
-
-
-@api("cudaHostRegister", "pqu")
-def host_register(address: int, size: int, flags: int) -> None:
-    driver.mem_host_register(address, size, flags)
-
-
-@api("cudaHostUnregister", "p")
-def host_unregister(address: int) -> None:
-    driver.mem_host_unregister(address)
-
-
-@api("cudaHostGetDevicePointer", "ppu")
-def host_device_pointer(out: int, address: int, flags: int) -> None:
-    driver.mem_host_device_pointer(out, address, flags)
-
-
-@api("cudaHostGetFlags", "pp")
-def host_flags(out: int, address: int) -> None:
-    driver.mem_host_flags(out, address)
-
-
-@api("cudaMemGetInfo", "pp")
-def mem_info(free_bytes: int, total: int) -> None:
-    driver.mem_info(free_bytes, total)
+shared(
+    ("MallocFromPoolAsync", "pqpp", driver.mem_alloc_from_pool), ("MemGetInfo", "pp", driver.mem_info),
+    ("Free FreeHost", "p", driver.free), ("FreeAsync", "pp", driver.free_on),
+    ("HostRegister", "pqu", driver.mem_host_register), ("HostUnregister", "p", driver.mem_host_unregister),
+    ("HostGetDevicePointer", "ppu", driver.mem_host_device_pointer), ("HostGetFlags", "pp", driver.mem_host_flags),
+    ("DeviceGetDefaultMemPool DeviceGetMemPool", "pi", device_pool), ("DeviceSetMemPool", "ip", driver.set_pool),
+    ("MemPoolCreate", "pp", driver.pool_create), ("MemPoolDestroy", "p", driver.pool_destroy),
+    ("MemPoolSetAttribute", "pip", driver.pool_set), ("MemPoolGetAttribute", "pip", driver.pool_get),
+    ("MemPoolTrimTo", "pq", driver.pool_trim), ("MemPoolSetAccess", "ppq", driver.pool_trim),
+    ("MemPoolGetAccess", "ppp", driver.pool_get_access),
+)  # fmt: skip
 
 
 @api("cudaPointerGetAttributes", "pp")
@@ -125,48 +98,6 @@ def pointer_attributes(out: int, address: int) -> None:
     put_int(out + 4, device)
     put(out + 8, there)
     put(out + 16, host)
-
-
-# pools ----------------------------------------------------------------------------------------------------------------
-@api("cudaDeviceGetDefaultMemPool cudaDeviceGetMemPool", "pi")
-def default_pool(out: int, device: int) -> None:
-    device_pool(out, device)
-
-
-@api("cudaDeviceSetMemPool", "ip")
-def set_pool(device: int, pool: int) -> None:
-    driver.set_pool(device, pool)
-
-
-@api("cudaMemPoolCreate", "pp")
-def pool_create(out: int, properties: int) -> None:
-    driver.pool_create(out, properties)
-
-
-@api("cudaMemPoolDestroy", "p")
-def pool_destroy(pool: int) -> None:
-    driver.pool_destroy(pool)
-
-
-@api("cudaMemPoolSetAttribute", "pip")
-def pool_set(pool: int, number: int, value: int) -> None:
-    driver.pool_set(pool, number, value)
-
-
-@api("cudaMemPoolGetAttribute", "pip")
-def pool_get(pool: int, number: int, out: int) -> None:
-    driver.pool_get(pool, number, out)
-
-
-@api("cudaMemPoolTrimTo", "pq")
-@api("cudaMemPoolSetAccess", "ppq")
-def pool_trim(pool: int) -> None:
-    driver.pool_trim(pool)
-
-
-@api("cudaMemPoolGetAccess", "ppp")
-def pool_access(out: int, pool: int, location: int) -> None:
-    driver.pool_get_access(out, pool, location)
 
 
 # copies ---------------------------------------------------------------------------------------------------------------
@@ -225,24 +156,14 @@ def memcpy_async(to: int, source: int, size: int, kind: int, stream: int) -> Non
         perform(stream, plain(to, source, size, kind))
 
 
-@api("cudaMemcpyPeer", "pipiq")
-def memcpy_peer(to: int, device: int, source: int, source_device: int, size: int) -> None:
-    memcpy_peer_async(to, device, source, source_device, size, 0)
-
-
-@api("cudaMemcpyPeerAsync", "pipiqp")
+@api("cudaMemcpyPeerAsync", "pipiqp", now="cudaMemcpyPeer")
 def memcpy_peer_async(to: int, device: int, source: int, source_device: int, size: int, stream: int) -> None:
     check_device(device)
     check_device(source_device)
     memcpy_async(to, source, size, DEVICE_TO_DEVICE, stream)
 
 
-@api("cudaMemcpy2D", "pqpqqqu")
-def memcpy_2d(to: int, pitch: int, source: int, source_pitch: int, width: int, height: int, kind: int) -> None:
-    memcpy_2d_async(to, pitch, source, source_pitch, width, height, kind, 0)
-
-
-@api("cudaMemcpy2DAsync", "pqpqqqup")
+@api("cudaMemcpy2DAsync", "pqpqqqup", now="cudaMemcpy2D")
 def memcpy_2d_async(to: int, pitch: int, source: int, source_pitch: int, width: int, height: int, kind: int, stream: int) -> None:
     perform(stream, _box((to, pitch, 1), (source, source_pitch, 1), width, height, 1, kind))
 
@@ -268,12 +189,7 @@ def box(what: int) -> CopyWork:
     return _box(ends[1], ends[0], get(what + 128), get(what + 136), get(what + 144), get(what + 152, 4))
 
 
-@api("cudaMemcpy3D", "p")
-def memcpy_3d(what: int) -> None:
-    memcpy_3d_async(what, 0)
-
-
-@api("cudaMemcpy3DAsync", "pp")
+@api("cudaMemcpy3DAsync", "pp", now="cudaMemcpy3D")
 def memcpy_3d_async(what: int, stream: int) -> None:
     perform(stream, box(what))
 
@@ -289,75 +205,41 @@ def symbol_size(out: int, symbol: int) -> None:
     put(out, variable(symbol)[1])
 
 
-def symbol_place(symbol: int, offset: int, size: int) -> int:
-    """Address of bytes of a variable. Raises Refused for bytes behind its end."""
+def symbol_place(symbol: int, offset: int, size: int, kind: int, way: int) -> int:
+    """Address of bytes of a variable that a copy writes (way: HOST_TO_DEVICE) or reads (DEVICE_TO_HOST).
+
+    Raises RuntimeRefused for a copy of another kind, Refused for bytes behind the variable's end.
+    """
+    if kind not in (way, DEVICE_TO_DEVICE, DEFAULT):
+        raise RuntimeRefused(INVALID_DIRECTION)
     address, total = variable(symbol)
     if offset + size > total:
         raise Refused(Code.INVALID_VALUE, LaunchError(f"{size} bytes at byte {offset} of a variable of {total} bytes"))
     return address + offset
 
 
-@api("cudaMemcpyToSymbol", "ppqqu")
-def memcpy_to_symbol(symbol: int, source: int, size: int, offset: int, kind: int) -> None:
-    memcpy_to_symbol_async(symbol, source, size, offset, kind, 0)
-
-
-@api("cudaMemcpyToSymbolAsync", "ppqqup")
+@api("cudaMemcpyToSymbolAsync", "ppqqup", now="cudaMemcpyToSymbol")
 def memcpy_to_symbol_async(symbol: int, source: int, size: int, offset: int, kind: int, stream: int) -> None:
-    memcpy_async(to_symbol(symbol, offset, size, kind), source, size, kind, stream)
+    memcpy_async(symbol_place(symbol, offset, size, kind, HOST_TO_DEVICE), source, size, kind, stream)
 
 
-def to_symbol(symbol: int, offset: int, size: int, kind: int) -> int:
-    """Address of bytes of a variable that a copy writes."""
-    if kind not in (HOST_TO_DEVICE, DEVICE_TO_DEVICE, DEFAULT):
-        raise RuntimeRefused(INVALID_DIRECTION)
-    return symbol_place(symbol, offset, size)
-
-
-@api("cudaMemcpyFromSymbol", "ppqqu")
-def memcpy_from_symbol(to: int, symbol: int, size: int, offset: int, kind: int) -> None:
-    memcpy_from_symbol_async(to, symbol, size, offset, kind, 0)
-
-
-@api("cudaMemcpyFromSymbolAsync", "ppqqup")
+@api("cudaMemcpyFromSymbolAsync", "ppqqup", now="cudaMemcpyFromSymbol")
 def memcpy_from_symbol_async(to: int, symbol: int, size: int, offset: int, kind: int, stream: int) -> None:
-    memcpy_async(to, from_symbol(symbol, offset, size, kind), size, kind, stream)
-
-
-def from_symbol(symbol: int, offset: int, size: int, kind: int) -> int:
-    """Address of bytes of a variable that a copy reads."""
-    if kind not in (DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT):
-        raise RuntimeRefused(INVALID_DIRECTION)
-    return symbol_place(symbol, offset, size)
+    memcpy_async(to, symbol_place(symbol, offset, size, kind, DEVICE_TO_HOST), size, kind, stream)
 
 
 # fills ----------------------------------------------------------------------------------------------------------------
-@api("cudaMemset", "piq")
-def memset(address: int, value: int, size: int) -> None:
-    memset_2d_async(address, 0, value, size, 1, 0)
-
-
-@api("cudaMemsetAsync", "piqp")
+@api("cudaMemsetAsync", "piqp", now="cudaMemset")
 def memset_async(address: int, value: int, size: int, stream: int) -> None:
     memset_2d_async(address, 0, value, size, 1, stream)
 
 
-@api("cudaMemset2D", "pqiqq")
-def memset_2d(address: int, pitch: int, value: int, width: int, height: int) -> None:
-    memset_2d_async(address, pitch, value, width, height, 0)
-
-
-@api("cudaMemset2DAsync", "pqiqqp")
+@api("cudaMemset2DAsync", "pqiqqp", now="cudaMemset2D")
 def memset_2d_async(address: int, pitch: int, value: int, width: int, height: int, stream: int) -> None:
     perform(stream, operations.Fill(address, pitch, value, 1, width, height))
 
 
-@api("cudaMemset3D", "PiE")
-def memset_3d(to: Pitched, value: int, size: ByteExtent) -> None:
-    memset_3d_async(to, value, size, 0)
-
-
-@api("cudaMemset3DAsync", "PiEp")
+@api("cudaMemset3DAsync", "PiEp", now="cudaMemset3D")
 def memset_3d_async(to: Pitched, value: int, size: ByteExtent, stream: int) -> None:
     """Fill a box on a stream."""
     for plane in range(size.depth):

@@ -165,12 +165,13 @@ def guarded(function: Callable[..., Any], name: str, lost: bool = True) -> Calla
     return call
 
 
-def api(names: str, signature: str = "", lost: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def api(names: str, signature: str = "", lost: bool = True, now: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: a function of the runtime, for each name and its variants. It returns None for success, or a code.
 
     names: parted by spaces.
     signature: a letter an argument; arguments behind those that the Python function takes are passed over.
     lost: whether the function fails once a fault has ended the context.
+    now: names of the functions without its last argument, the stream: they use the default stream.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -178,6 +179,8 @@ def api(names: str, signature: str = "", lost: bool = True) -> Callable[[Callabl
         plain = function if all_of_them or takes == len(signature) else lambda *args: function(*args[:takes])
         for name in _variants(names):
             _add(RuntimeRow(name, signature, DOES, "", guarded(plain, name, lost)))
+        for name in _variants(now):
+            _add(RuntimeRow(name, signature[:-1], DOES, "", guarded(lambda *args: plain(*args, 0), name, lost)))
         return function
 
     return register

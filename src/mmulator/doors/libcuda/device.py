@@ -266,11 +266,6 @@ def context_version(handle: int, out: int) -> None:
     put_int(out, 3020)
 
 
-@api("cuCtxGetFlags", "p")
-def context_flags(out: int) -> None:
-    put_int(out, 0)
-
-
 @api("cuCtxGetId", "pp")
 def context_id(handle: int, out: int) -> None:
     put(out, 1)
@@ -306,8 +301,8 @@ def set_limit(limit: int, value: int) -> None:
         printing.buffer[0] = value
 
 
-@api("cuCtxGetCacheConfig cuCtxGetSharedMemConfig", "p")
-def get_config(out: int) -> None:
+@api("cuCtxGetCacheConfig cuCtxGetSharedMemConfig cuCtxGetFlags", "p")
+def write_zero(out: int) -> None:
     put_int(out, 0)
 
 

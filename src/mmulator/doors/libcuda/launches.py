@@ -131,12 +131,8 @@ def add_callback(stream: int, function: int, data: int, flags: int) -> None:
 
 # streams ------------------------------------------------------------------------------------------------------------
 @api("cuStreamCreate", "pu")
-def stream_create(out: int, flags: int) -> None:
-    stream_create_priority(out, flags, 0)
-
-
 @api("cuStreamCreateWithPriority", "pui")
-def stream_create_priority(out: int, flags: int, priority: int) -> None:
+def stream_create(out: int, flags: int, priority: int = 0) -> None:
     needed(out)
     made = StreamState(state().driver.new_stream(), flags, min(max(priority, -5), 0))
     handle = state().add(made)
@@ -215,12 +211,8 @@ def event_destroy(handle: int) -> None:
 
 
 @api("cuEventRecord", "pp")
-def event_record(handle: int, stream: int) -> None:
-    event_record_with(handle, stream, 0)
-
-
 @api("cuEventRecordWithFlags", "ppu")
-def event_record_with(handle: int, stream: int, flags: int) -> None:
+def event_record(handle: int, stream: int, flags: int = 0) -> None:
     found, queue = state().find(handle, EventState), state().stream(stream)
     if queue.capture is not None:
         queue.capture.record(queue, handle, flags)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctypes import addressof, create_string_buffer
 from pathlib import Path
 
 from mmulator.doors.libcuda.abi import Refused, api, c_string, put, put_int, text
@@ -38,8 +39,6 @@ def file(name: int) -> bytes:
 
 
 def _load_bytes(data: bytes) -> int:
-    from ctypes import addressof, create_string_buffer
-
     held = create_string_buffer(data)
     return load(addressof(held))
 

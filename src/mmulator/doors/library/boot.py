@@ -6,10 +6,11 @@ import struct
 from functools import cache
 from typing import Any
 
+from mmulator.codegen.engine import llvm_version
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import address, cast_ptr, compare_exchange, keep_order
 from mmulator.codegen.types import Struct, i32, ptr, ptr_to, u8, u32, u64, void
-from mmulator.codegen.values import Builder, Value, as_value, constant
+from mmulator.codegen.values import Builder, Value, as_value, constant, module_text
 from mmulator.doors.library.machines import MARKS
 from mmulator.errors import InternalError
 
@@ -112,9 +113,6 @@ def code(triple: str, cpu: str) -> tuple[bytes, int]:
     """(machine code, offset of `boot` in it): position-independent. triple, cpu: LLVM's names of an architecture and its least
     CPU."""
     import llvmlite.binding as binding
-
-    from mmulator.codegen.engine import llvm_version
-    from mmulator.codegen.values import module_text
 
     llvm_version()  # LLVM is prepared
     builder, others = boot.build()

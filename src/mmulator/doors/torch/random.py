@@ -20,6 +20,7 @@ import torch
 
 from mmulator.doors.torch import dispatch
 from mmulator.doors.torch.kernels import kernel
+from mmulator.driver import current
 from mmulator.twin import philox
 
 _Plain: Any = torch._C.Generator
@@ -165,8 +166,6 @@ def _fill(
     out: int, count: int, kind: str, seed: int, place: int, width: int, stored: str = "", a: float = 1, b: float = 0, c: float = 0
 ) -> None:
     """philox.fill for the current device. place: in draws."""
-    from mmulator.driver import current
-
     device, threads = current().device.name, torch.get_num_threads()
     philox.fill(out, count, kind, seed, place // 4, width, device, (a, b, c), stored, threads)
 

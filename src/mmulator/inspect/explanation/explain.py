@@ -11,6 +11,7 @@ from mmulator.inspect.explanation.rules import rules
 from mmulator.inspect.explanation.words import computes, operands, signature
 from mmulator.inspect.search import forms_of, is_tcgen05, name_in
 from mmulator.isa.form import Form
+from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.names.words import split
 from mmulator.isa.targets import Target, as_pair
 
@@ -31,8 +32,6 @@ def find(text: str, target: Target | None, ptx: tuple[int, int] | None) -> tuple
 
 def _no_scalar(opcode: str, text: str) -> None:
     """Raises UnsupportedError for the opcode of an instruction of the scalar tables, with what they say."""
-    from mmulator.isa.matrix import FAMILIES
-
     if opcode in FAMILIES or not opcode.isalnum() or len(opcode) < 2:
         return
     from mmulator.isa.table import ROWS

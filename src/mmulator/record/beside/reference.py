@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.isa.types import TYPES
-from mmulator.numerics.element import ElementSum
+from mmulator.numerics.element import ElementSum, number
+from mmulator.numerics.formats import element_type
 from mmulator.record.cause import Cause, place_text
 from mmulator.record.names import DeviceArray
 from mmulator.record.origins import summary
@@ -189,9 +190,6 @@ def _of_sum(
 
 
 def _begin(e: ElementSum) -> Any:
-    from mmulator.numerics.element import number
-    from mmulator.numerics.formats import element_type
-
     return number(element_type(e.key.ctype), e.c)
 
 
