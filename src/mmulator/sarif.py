@@ -10,16 +10,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mmulator import __version__
 from mmulator.errors import LaunchError
 from mmulator.findings import Finding, Place, grouped
+from mmulator.location import Location
 from mmulator.rules import RULES, Rule
-
-if TYPE_CHECKING:
-    from mmulator.location import Location
-    from mmulator.source import Span
+from mmulator.source import Span
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 PRINT = "mmulator/v2"  # key in `partialFingerprints`

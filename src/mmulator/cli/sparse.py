@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from mmulator.inspect.sparse import MetadataWord, Nibble
     from mmulator.isa.form import Form
+    from mmulator.isa.types import ElementType
     from mmulator.layouts.sparse import Compressed
 
 _BACKENDS = one_of("cutlass or cusparselt", {name: name for name in ("cutlass", "cusparselt")})
@@ -62,7 +63,6 @@ def prune(file: Matrix, instruction: For, output: Output, type: Type = None, jso
     Examples:
         mmulator sparse prune A.npy --for "mma.sp m16n8k32 f16" -o P.npy
     """
-    from mmulator.cli.arrays import save_file
     from mmulator.layouts import sparse as tools
 
     form = _form(instruction)
@@ -89,7 +89,6 @@ def compress(
     Examples:
         mmulator sparse compress A.npy --for "mma.sp m16n8k32 f16" --prune -o out.npz
     """
-    from mmulator.cli.arrays import save_file
     from mmulator.layouts import sparse as tools
 
     form = _form(instruction)
@@ -118,7 +117,6 @@ def expand(
     Examples:
         mmulator sparse expand out.npz -o A.npy
     """
-    from mmulator.cli.arrays import save_file
     from mmulator.layouts import sparse as tools
 
     dense = tools.expand(_compressed(file, instruction, shape))
@@ -207,6 +205,45 @@ sparse = Group(
 
 
 # files --------------------------------------------------------------------------------------------------------------
+def typed(array: NDArray[Any], element: ElementType, convert: bool) -> NDArray[Any]:
+    """An array of an element type.
+
+    Opaque elements, as NumPy saves bf16 and the like, are read as that type. With `convert`, numbers of another dtype are
+    rounded to the type, and unsigned integers of its size are its raw bits; without it they stay what they are. Raises
+    OperandError if the sizes do not fit.
+    """
+    import numpy as np
+
+    from mmulator.numerics.formats import numpy_dtype
+
+    want: np.dtype[Any] = numpy_dtype(element)
+    opaque = array.dtype.kind == "V"
+    if opaque and array.dtype.itemsize != want.itemsize:
+        raise OperandError(
+            f"elements of {array.dtype.itemsize} bytes without a type; .{element} has {want.itemsize}",
+            hint="--type says what they are",
+        )
+    if opaque or (convert and array.dtype == np.dtype(f"u{want.itemsize}") and element.name != f"u{8 * want.itemsize}"):
+        return np.ascontiguousarray(array).view(want)
+    return array.astype(want) if convert else array
+
+
+def save_file(path: Path, **arrays: Any) -> None:
+    """Write a .npz of arrays by name, or a .npy of the only one. Raises MmulatorError for another name, or no place."""
+    import numpy as np
+
+    from mmulator.files import replacing
+
+    want = ".npy" if len(arrays) == 1 else ".npz"
+    if path.suffix != want:
+        raise MmulatorError(f"cannot write {path}: the name must end in {want}")
+    with replacing(path) as file:
+        if want == ".npy":
+            np.save(file, next(iter(arrays.values())))
+        else:
+            np.savez(file, **arrays)
+
+
 def _form(text: str) -> Form:
     """The sparse instruction of a full name, or of words that fix A's type, M and K: `mma.sp m16n8k32 f16`."""
     from mmulator.inspect.search import forms_of, name_in
@@ -235,10 +272,10 @@ def _form(text: str) -> Form:
 
 
 def _matrix(file: Path, form: Form, type: str | None) -> NDArray[Any]:
-    from mmulator.cli.arrays import load_file, typed
+    from mmulator.jobs.inputs import load_arrays
     from mmulator.numerics.formats import element_type
 
-    found = load_file(file)
+    found = load_arrays(file)
     if isinstance(found, dict):
         raise MmulatorError(f"{file} holds {', '.join(found) or 'no arrays'}: a .npy of one matrix is needed")
     element = form.atype if type is None else element_type(type.removeprefix("."))
@@ -246,10 +283,10 @@ def _matrix(file: Path, form: Form, type: str | None) -> NDArray[Any]:
 
 
 def _compressed(file: Path, instruction: str | None, shape: str | None) -> Compressed:
-    from mmulator.cli.arrays import load_file, typed
+    from mmulator.jobs.inputs import load_arrays
     from mmulator.layouts import sparse as tools
 
-    found = load_file(file)
+    found = load_arrays(file)
     if not isinstance(found, dict) or not ({"values", "metadata"} <= set(found) or "packed" in found):
         raise MmulatorError(f"{file} has no `values` and `metadata`, and no `packed`", hint="`compress` writes such files")
     text = instruction or str(found.get("instruction", ""))

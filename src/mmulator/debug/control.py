@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,20 +19,18 @@ from mmulator.debug.stops import DebugError, Focus, Reason
 from mmulator.debug.watching import Hit, WatchedWord, WatchedWords, phase_of
 from mmulator.errors import LaunchError
 from mmulator.host.campaign import Snapshot
+from mmulator.host.report import Report
 from mmulator.isa.effects import MemoryEffect
+from mmulator.launch.grid import Grid
 from mmulator.launch.launch import How
+from mmulator.launch.observers import Observer
+from mmulator.launch.resident import Resident
+from mmulator.launch.shape import LaunchShape
 from mmulator.native.state import Warp
 from mmulator.record.asked import Asked, element_of
+from mmulator.record.names import DeviceNames
 from mmulator.record.steps import NEVER, WarpPlace
 from mmulator.rules.choice import chosen
-
-if TYPE_CHECKING:
-    from mmulator.host.report import Report
-    from mmulator.launch.grid import Grid
-    from mmulator.launch.observers import Observer
-    from mmulator.launch.resident import Resident
-    from mmulator.launch.shape import LaunchShape
-    from mmulator.record.names import DeviceNames
 
 ALL = (1 << 32) - 1
 Run = Callable[[How, Sequence["Observer"]], "Report"]

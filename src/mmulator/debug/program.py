@@ -8,18 +8,16 @@ import os
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from mmulator.debug.breakpoints import Breakpoints
 from mmulator.debug.control import Controlled
 from mmulator.debug.session import Session
 from mmulator.demangle import demangle
+from mmulator.host.report import Report
 from mmulator.launch.launch import How, Launch
-
-if TYPE_CHECKING:
-    from mmulator.host.report import Report
-    from mmulator.launch.observers import Observer
-    from mmulator.record.names import DeviceNames
+from mmulator.launch.observers import Observer
+from mmulator.record.names import DeviceNames
 
 # Modules of front ends by the name that MMULATOR_DEBUG says: `front(settings)` makes one.
 FRONT_ENDS = {"terminal": "mmulator.debug.terminal", "dap": "mmulator.debug.dap"}

@@ -25,3 +25,10 @@ class MatrixTables:
     scratch_bytes: int = 0
     tensor: str = ""  # the device, if the kernel uses tensor memory
     keep: list[Any] = field(default_factory=list)
+
+    def kept(self, product: Any) -> np.ndarray:
+        """The table of a product of twin/, which is kept, with room for its scratch memory."""
+        self.scratch_bytes = max(self.scratch_bytes, product.scratch)
+        self.keep.append(product)
+        table: np.ndarray = product.table
+        return table

@@ -14,8 +14,8 @@ from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import ptr_to, u8
 from mmulator.codegen.values import Value
 from mmulator.compiler.emit.block import LANES, storage_type
-from mmulator.compiler.emit.code import MatrixTables
 from mmulator.compiler.emit.emitter import Emitter
+from mmulator.compiler.emit.tables import MatrixTables
 from mmulator.compiler.lowering.matrix_operands import selector_of, table_pointer
 from mmulator.compiler.lowering.operands import elements
 from mmulator.errors import must_be
@@ -28,7 +28,7 @@ from mmulator.program.products import ProductGroup, ProductTile, groups
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
 from mmulator.twin.lines import OWN
 from mmulator.twin.places import scale_step
-from mmulator.twin.wide import Wide, WideTable, wide, wide_product, widens
+from mmulator.twin.wide import WideTable, wide, wide_product, widens
 
 Places = NDArray[np.int64]
 
@@ -181,12 +181,6 @@ def _given(e: Emitter, pending: PendingGroup, form: Form, operand: Operand) -> l
     return [OWN | _room(pending, bits) if place is None else place for place in places]
 
 
-def _keep(product: Wide, tables: MatrixTables) -> np.ndarray:
-    tables.scratch_bytes = max(tables.scratch_bytes, product.scratch)
-    tables.keep.append(product)
-    return product.table
-
-
 def _finish(e: Emitter, pending: PendingGroup) -> None:
     """Write the call that computes the products, and read D of each chain's last product."""
     group, body = pending.group, e.block.body
@@ -195,7 +189,7 @@ def _finish(e: Emitter, pending: PendingGroup) -> None:
     selector = selector_of(pending.last.operands[5]) if group.form.sparse else 0
     for tile, at in zip(group.tiles, pending.at):
         product = wide_product(group.form, e.device, tile.rows, tile.columns, tile.steps, at, selector)
-        table = table_pointer(e, WideTable, ("wide", e.block.index, tile.products), partial(_keep, product))
+        table = table_pointer(e, WideTable, ("wide", e.block.index, tile.products), partial(MatrixTables.kept, product=product))
         e.call(wide, table, scratch, e.regs, e.own)
     for tile, at in zip(group.tiles, pending.at):
         for row, columns in enumerate(tile.products):

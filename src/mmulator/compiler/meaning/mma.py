@@ -5,13 +5,10 @@ Fragments come from layouts/, arithmetic from the numerics twin.
 
 from __future__ import annotations
 
-import numpy as np
-
 from mmulator.codegen.ops import cast_ptr, null, trailing_zeros
 from mmulator.codegen.types import u8, u32
 from mmulator.codegen.values import Value, constant, extract
 from mmulator.compiler.emit.block import storage_type
-from mmulator.compiler.emit.code import MatrixTables
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.matrix_operands import (
@@ -32,7 +29,7 @@ from mmulator.native.hooks.faults import fault
 from mmulator.native.hooks.operands import UniformOperand as Shared
 from mmulator.native.state import Cta, FaultKind
 from mmulator.ptx.tree import Immediate, Instruction, Operand
-from mmulator.twin.places import Product, product_for, scale_step
+from mmulator.twin.places import product_for, scale_step
 from mmulator.twin.product import ProductTable
 
 
@@ -60,7 +57,7 @@ def multiply(e: Emitter, ins: Instruction, form: Form) -> None:
         select = [_scale_selector(e, form, "a", ids_a), _scale_selector(e, form, "b", ids_b)]
         factors = [cast_ptr(u8, registers(e, o)) for o in (scale_a, scale_b)]
     product = product_for(form, e.device, selector)
-    table = table_pointer(e, ProductTable, ("mma", form, selector), lambda tables: _keep_product(tables, product))
+    table = table_pointer(e, ProductTable, ("mma", form, selector), lambda tables: tables.kept(product))
     width = {x: fragment(form, x).register_bits for x in "abcd"}
     out = e.room(storage_type(f"b{width['d']}"), len(elements(d)))
     places = [registers(e, o, width[x]) for x, o in zip("abc", (a, b, c))]
@@ -69,12 +66,6 @@ def multiply(e: Emitter, ins: Instruction, form: Form) -> None:
     scratch = cast_ptr(Cta, e.warp("cta")).field("scratch")
     e.call(product.function, table, scratch, *places, metadata, *factors, *select, out)
     results(e, d, out, ins, width["d"])
-
-
-def _keep_product(tables: MatrixTables, product: Product) -> np.ndarray:
-    tables.scratch_bytes = max(tables.scratch_bytes, product.scratch)
-    tables.keep.append(product)
-    return product.table
 
 
 def _scale_selector(e: Emitter, form: Form, side: str, operand: Operand) -> Value:

@@ -176,7 +176,8 @@ def api(names: str, signature: str = "", lost: bool = True, now: str = "") -> Ca
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         takes, all_of_them = function.__code__.co_argcount, bool(function.__code__.co_flags & _VARIADIC)
-        plain = function if all_of_them or takes == len(signature) else lambda *args: function(*args[:takes])
+        whole = all_of_them or takes == len(signature)
+        plain: Callable[..., Any] = function if whole else lambda *args: function(*args[:takes])
         for name in _variants(names):
             _add(RuntimeRow(name, signature, DOES, "", guarded(plain, name, lost)))
         for name in _variants(now):
