@@ -107,9 +107,9 @@ HALF_STRONG = Rule(
     "make both strong (volatile, relaxed), or order them: ld.acquire or a fence after the read of the flag",
 )  # fmt: skip
 NOT_RELEASED = Rule(
-    314, "race-not-released", Severity.WARNING, "a strong read behind an acquire, of what another thread did not release",
+    314, "race-not-released", Severity.WARNING, "a strong read after an acquire, of what another thread did not release",
     _MODEL,
-    _RACE + "Here the reader acquires a flag before it reads, and the writer sets a flag behind its write, but by a relaxed "
+    _RACE + "Here the reader acquires a flag before it reads, and the writer sets a flag after its write, but by a relaxed "
     "operation without a fence: that the read is strong (volatile, relaxed) does not mend it, the flag may be seen first.",
     "release what was written: set the flag with .release, or put fence.acq_rel before it",
 )  # fmt: skip
