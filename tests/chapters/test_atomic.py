@@ -64,7 +64,7 @@ def test_atomics_have_the_bits_of_the_hardware(name: str) -> None:
         given = [x.copy() for x in c.operands().values()]
         arrays.append([*given, *([np.zeros_like(given[0])] if c.returns else [])])
     module = Module.load(head(chosen) + kernel("k", chosen), name=name)
-    module["k"].launch(chosen[0].grid, BLOCK, [x for held in arrays for x in held], device="sm_90", timeout=60)
+    module["k"].launch(chosen[0].grid, BLOCK, [x for held in arrays for x in held], device="sm_90", timeout=600)
     found = []
     for c, held in zip(chosen, arrays):
         results = [held[0], *([held[-1]] if c.returns else [])]

@@ -97,10 +97,10 @@ def test_reductions_by_many_blocks_at_once() -> None:
     """Clusters on different threads of the host add to the same elements: none is lost, of integers and of floats."""
     for type_name, dtype in (("u32", np.uint32), ("u64", np.uint64), ("f32", np.float32), ("f64", np.float64)):
         out, window = np.zeros(4096 // np.dtype(dtype).itemsize, dtype), np.ones(4096 // np.dtype(dtype).itemsize, dtype)
-        framed(reduction("add", type_name), 4096).launch(64, 128, [out, window, 4096, 0, 3], threads=4, timeout=60)
+        framed(reduction("add", type_name), 4096).launch(64, 128, [out, window, 4096, 0, 3], threads=4, timeout=600)
         assert (out == 192).all(), type_name
     out, window = np.zeros(2048, np.float16), np.ones(2048, np.float16)
-    framed(reduction("add.noftz", "f16"), 4096).launch(64, 128, [out, window, 4096, 0, 3], threads=4, timeout=60)
+    framed(reduction("add.noftz", "f16"), 4096).launch(64, 128, [out, window, 4096, 0, 3], threads=4, timeout=600)
     assert (out == 192).all()
 
 
@@ -129,7 +129,7 @@ def of_cluster(body: str, size: int, seed: int) -> np.ndarray:
     text = kernel(CLUSTER.format(body=body), ".param .u64 in, .param .u64 out").replace(".version 8.0", ".version 8.6")
     out = np.zeros((size, 256), np.uint32)
     Module.load(text, name="cluster.ptx")["k"].launch(
-        size, 1, [np.arange(256, dtype=np.uint32), out], cluster=size, seed=seed, timeout=60
+        size, 1, [np.arange(256, dtype=np.uint32), out], cluster=size, seed=seed, timeout=600
     )
     return out
 
@@ -230,5 +230,5 @@ A: cp.async.bulk.global.shared::cta.bulk_group [%rd0], [%r12], 16; add.u64 %rd0,
     for seed in range(4):
         out = np.zeros(8192, np.uint8)
         with pytest.raises(ExecutionFault, match=r"misaligned: cp\.async\.bulk.*byte 4808 of argument 0"):
-            framed(body, 4096).launch(1, 128, [out, np.ones(4096, np.uint8), 0, 0, 300], seed=seed, timeout=60)
+            framed(body, 4096).launch(1, 128, [out, np.ones(4096, np.uint8), 0, 0, 300], seed=seed, timeout=600)
         assert not out[4800:].any() and set(out.tolist()) <= {0, 1}

@@ -103,7 +103,7 @@ def run(steps: str | list[str], count: int = 8, threads: int = 128, seed: int = 
     shared = inputs()["shared"].astype(np.float16)
     start = inputs().get(f"c_{count}_{threads}", np.ones((threads, count))).astype(np.float32)
     out = np.zeros((threads, count), np.uint32)
-    Module.load(text(steps, count))["k"].launch(1, threads, [shared, start, out], seed=seed, timeout=60)
+    Module.load(text(steps, count))["k"].launch(1, threads, [shared, start, out], seed=seed, timeout=600)
     return out
 
 
@@ -355,7 +355,7 @@ def wait(n: int) -> str:
 
 def products(body: str, seed: int = 0, block: int = 128) -> np.ndarray:
     out = np.zeros((block, 2), np.float32)
-    Module.load(kernel(FILLED + body))["k"].launch(1, block, [out], seed=seed, timeout=60)
+    Module.load(kernel(FILLED + body))["k"].launch(1, block, [out], seed=seed, timeout=600)
     return out
 
 

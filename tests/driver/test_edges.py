@@ -35,7 +35,7 @@ STORE = "ld.global.b32 %r0, [%rd]; st.global.b32 [%rd+{at}], %r0; atom.global.ad
 
 
 def launch(body: str, memory: np.ndarray, size: int, room: int = 0, sanitize: str = "") -> None:
-    driver = Driver(Settings(device="sm_80", sanitize=sanitize, timeout=60))
+    driver = Driver(Settings(device="sm_80", sanitize=sanitize, timeout=600))
     address = int(memory.ctypes.data)
     function = driver.load(PTX.format(body=body)).function("kernel")
     driver.launch(function, 1, 1, struct.pack("<Q", address), [Region(address, size, "x", room=room)])

@@ -94,7 +94,7 @@ SHARED_LOCK = stored("shared_lock")
 @pytest.mark.parametrize("seed", [0, 3])
 @pytest.mark.parametrize("blocks", [4, 8])
 def test_who_releases_a_lock_is_not_who_takes_it_next(seed: int, blocks: int) -> None:
-    driver = Driver(Settings(threads=1, seed=seed, timeout=60))
+    driver = Driver(Settings(threads=1, seed=seed, timeout=600))
     words = np.zeros(2, np.uint32)
     address = int(words.ctypes.data)
     function, params = driver.load(SHARED_LOCK).function("k"), address.to_bytes(8, "little")

@@ -13,7 +13,7 @@ CASES = list(cases())
 def left(case: Case, seed: int = 0) -> list[str]:
     arguments = case.arguments()
     Module.load(PTX)[case.entry].launch(
-        case.grid, case.block, arguments, case.shared, cluster=case.cluster, cooperative=case.cooperative, seed=seed, timeout=120
+        case.grid, case.block, arguments, case.shared, cluster=case.cluster, cooperative=case.cooperative, seed=seed, timeout=600
     )
     return digests(arguments)
 

@@ -83,7 +83,7 @@ def check_mma(name: str, number: str, what: dict[str, Any], selector: int | None
     counts["d"] = data["d"].shape[-1] // (2 if wide else 1)
     out = np.zeros_like(data["d"])
     text = mma_kernel(form, counts, wide, selector if "e" in data else None)
-    Module.load(text)["k"].launch(len(out), 32, [*buffers.values(), out], device="sm_90", timeout=60)
+    Module.load(text)["k"].launch(len(out), 32, [*buffers.values(), out], device="sm_90", timeout=600)
     assert np.array_equal(out, data["d"]), f"{(out != data['d']).sum()} of {out.size} words differ"
 
 
@@ -112,7 +112,7 @@ def test_wmma(number: str, what: dict[str, Any]) -> None:
     text = f"{HEAD}.visible .entry k({params})\n{{\n{head}\n" + "\n".join(body) + "\nret;\n}\n"
     inputs = [np.ascontiguousarray(data[n]) for n in "ABC"]
     outputs = [np.zeros_like(data[n]) for n in "Dabcd"]
-    Module.load(text)["k"].launch(len(inputs[0]), 32, [*inputs, *outputs], device="sm_90", timeout=60)
+    Module.load(text)["k"].launch(len(inputs[0]), 32, [*inputs, *outputs], device="sm_90", timeout=600)
     for n, out in zip("Dabcd", outputs):
         assert np.array_equal(out, data[n]), f"{n}: {(out != data[n]).sum()} of {out.size} words differ"
 
@@ -159,5 +159,5 @@ def test_wgmma(number: str, what: dict[str, Any]) -> None:
     a = data["a"] if in_registers else np.zeros((128, 4), np.uint32)
     e = data["e"] if sparse else np.zeros(128, np.uint32)
     args = [np.ascontiguousarray(x).copy() for x in (data["c"], a, e, data["smem"])]
-    Module.load(text)["k"].launch(1, 128, [*args, out], device="sm_90", seed=int(number), timeout=60)
+    Module.load(text)["k"].launch(1, 128, [*args, out], device="sm_90", seed=int(number), timeout=600)
     assert np.array_equal(out, data["d"]), f"{(out != data['d']).sum()} of {out.size} words differ"

@@ -22,7 +22,7 @@ def gemm(text: str, seed: int) -> np.ndarray:
     a, b = (rng.standard_normal((rows, K)).astype(np.float16) for rows in (M, N))
     d = np.zeros((M, N), np.float16)
     maps = [mm.TensorMap.tiled(x, (rows, 64), swizzle="128B") for x, rows in ((a, 128), (b, 64), (d, 64))]
-    mm.Module.load(text)["gemm_tma"].launch(2, 384, [*maps, M, N, K], 164864, seed=seed, timeout=60)
+    mm.Module.load(text)["gemm_tma"].launch(2, 384, [*maps, M, N, K], 164864, seed=seed, timeout=600)
     return d.view(np.uint16)
 
 

@@ -372,7 +372,7 @@ def run_alone(form: Form) -> None:
         f".visible .entry k() {{\n.reg .b64 %cells;\n{chr(10).join(declared)}\nmov.u64 %cells, cells;\n"
         f"{form.mnemonic} {', '.join(operands)};\n{wait}\nret;\n}}\n"
     )
-    Module.load(text)["k"].launch(1, 128, [], device=device, timeout=60)
+    Module.load(text)["k"].launch(1, 128, [], device=device, timeout=600)
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -208,7 +208,7 @@ def test_each_lane_its_own_depth_and_its_own_parameters(name: str) -> None:
     """`down` recurs as deep as the lane says; the loop of `count` begins at the function's first instruction."""
     body = f"  mov.u32 %r2, %tid.x; add.u32 %r2, %r2, 1; call (%r1), {name}, (%r2);" + STORE_R1
     out = np.zeros(32, np.uint32)
-    Module.load(kernel(body, top=RECURSIVE))["k"].launch(1, 32, [out], timeout=60)
+    Module.load(kernel(body, top=RECURSIVE))["k"].launch(1, 32, [out], timeout=600)
     n = np.arange(1, 33)
     assert (out == n * (n + 1) // 2).all()
 
@@ -234,7 +234,7 @@ def test_random_programs(seed: int) -> None:
     heads = "".join(f"{program._head(n)};\n" for n in range(program.count))
     text = kernel(body, top=heads + program.tables() + program.text())
     out = np.zeros(64, np.uint32)
-    Module.load(text, name="random.ptx")["k"].launch(1, 64, [out], timeout=60)
+    Module.load(text, name="random.ptx")["k"].launch(1, 64, [out], timeout=600)
     want = [program.value(0, (t * 40503 + seed) % (1 << 32), depth) for t in range(64)]
     assert out.tolist() == want
 
@@ -251,7 +251,7 @@ def test_a_large_parameter_is_copied_by_a_loop() -> None:
   st.param.b64 [a+{n - 8}], %rd1; call (o), f, (a); ld.param.b64 %rd1, [o+{n - 8}]; cvt.u32.u64 %r1, %rd1;
 """
     out = np.zeros(32, np.uint32)
-    Module.load(kernel(body + STORE_R1, top=top))["k"].launch(1, 32, [out], timeout=60)
+    Module.load(kernel(body + STORE_R1, top=top))["k"].launch(1, 32, [out], timeout=600)
     assert (out == np.arange(1, 33)).all()
 
 

@@ -16,7 +16,7 @@ LANES = np.arange(32, dtype=np.uint32)
 
 def run(body: str, top: str = "", block: int = 32, **options: object) -> np.ndarray:
     out = np.zeros(block, np.uint32)
-    Module.load(kernel(body, top=top), name="test.ptx")["k"].launch(1, block, [out], timeout=60, **options)  # type: ignore[arg-type]
+    Module.load(kernel(body, top=top), name="test.ptx")["k"].launch(1, block, [out], timeout=600, **options)  # type: ignore[arg-type]
     return out
 
 

@@ -35,7 +35,7 @@ def loads(offsets: list[int]) -> str:
 def run(text: str, given: np.ndarray, places: np.ndarray, live: int) -> tuple[np.ndarray, str]:
     out = np.zeros((20, 32), np.uint32)
     try:
-        Module.load(text)["k"].launch(1, 32, [given, out, places, live], timeout=60)
+        Module.load(text)["k"].launch(1, 32, [given, out, places, live], timeout=600)
     except ExecutionFault as fault:
         return out, str(fault)
     return out, ""

@@ -246,6 +246,6 @@ def test_ctas_of_a_cluster_are_where_they_belong(cluster: Extent, seed: int) -> 
     shape = LaunchShape(grid, (64, 1, 1), 0, cluster)
     begun = launched(WHERE, out, shape, seed)
     progress: list[tuple[int, int]] = []
-    outcome = Workers(begun, How(timeout=60, progress=lambda *at: progress.append(at)), diagnosis).run()
+    outcome = Workers(begun, How(timeout=600, progress=lambda *at: progress.append(at)), diagnosis).run()
     assert (out == np.arange(48 * 64) ^ 63).all() and outcome.counts.max() == 48 * 2 and progress[-1] == (48, 48)
     assert begun.launch[0]["cluster"].tolist() == list(cluster) and LaunchState.size == begun.launch.nbytes

@@ -58,11 +58,11 @@ def test_no_rank_is_taken_for_another(instruction: str) -> None:
         for bar in RANKS:
             out = np.zeros(2, np.uint32)
             if max(to, bar) < 2 and (apart or to == bar):
-                kernel.launch(2, 1, [m, source, out, to, bar], cluster=2, timeout=60, seed=to)
+                kernel.launch(2, 1, [m, source, out, to, bar], cluster=2, timeout=600, seed=to)
                 assert out.tolist() == [77 * (to == 0), 77 * (to == 1)], (to, bar)
                 continue
             with pytest.raises(ExecutionFault) as caught:
-                kernel.launch(2, 1, [m, source, out, to, bar], cluster=2, timeout=60)
+                kernel.launch(2, 1, [m, source, out, to, bar], cluster=2, timeout=600)
             message = caught.value.message
             if max(to, bar) < 2:
                 assert "writes to the shared memory of block" in message

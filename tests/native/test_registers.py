@@ -27,7 +27,7 @@ def text(directives: str, groups: Sequence[Sequence[Change]]) -> str:
 
 
 def run(directives: str, groups: Sequence[Sequence[Change]], seed: int = 0) -> Report:
-    return Module.load(text(directives, groups), name="k.ptx")["k"].launch(1, 128 * len(groups), [], timeout=60, seed=seed)
+    return Module.load(text(directives, groups), name="k.ptx")["k"].launch(1, 128 * len(groups), [], timeout=600, seed=seed)
 
 
 # What ptxas 13.0 says: "Used N registers", or C7508 (0)

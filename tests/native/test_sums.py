@@ -125,7 +125,7 @@ def test_warps_see_each_other_behind_a_barrier(sanitize: bool) -> None:
 def test_blocks_that_wait_for_each_other_hear_of_it(poll: str, threads: int, sanitize: bool) -> None:
     body = f"red.global.add.u32 [%rd0], 1;\nL: {poll} setp.lt.u32 %p1, %r5, {6 * LANES}; @%p1 bra L;"
     counter = np.zeros(4, np.uint32)
-    Module.load(kernel(body))["k"].launch(6, LANES, [counter], threads=threads, timeout=60, sanitize=sanitize)
+    Module.load(kernel(body))["k"].launch(6, LANES, [counter], threads=threads, timeout=600, sanitize=sanitize)
     assert counter[0] == 6 * LANES
 
 

@@ -44,7 +44,7 @@ loaded = cache(load)
 def run(body: str, source: np.ndarray, out: np.ndarray, seed: int, threads: int = 1, grid: int = 1, **more: Any) -> np.ndarray:
     """A launch with copies of the arrays; `out` afterwards."""
     result = out.copy()
-    loaded(body).launch(grid, threads, [source.copy(), result], seed=seed, timeout=60, threads=1, **more)
+    loaded(body).launch(grid, threads, [source.copy(), result], seed=seed, timeout=600, threads=1, **more)
     return result
 
 
@@ -80,7 +80,7 @@ def watched(body: str, seed: int, arguments: list[Any], threads: int) -> dict[in
 
     callbacks = {kind: Mover(noting(Mover(at))) for kind, at in movers.items()}
     movers.update({kind: ctypes.cast(c, ctypes.c_void_p).value or 0 for kind, c in callbacks.items()})
-    k.launch(1, threads, arguments, seed=seed, timeout=60, threads=1)
+    k.launch(1, threads, arguments, seed=seed, timeout=600, threads=1)
     return seen
 
 

@@ -28,7 +28,7 @@ def text(body: str) -> str:
 
 def run(body: str, block: int = 64, out: int = 64, **options: Any) -> np.ndarray:
     results = np.zeros(out, np.uint32)
-    Module.load(text(body), name="k.ptx")["k"].launch(1, block, [results], timeout=60, **options)
+    Module.load(text(body), name="k.ptx")["k"].launch(1, block, [results], timeout=600, **options)
     return results
 
 
@@ -183,7 +183,7 @@ BUSY: add.u32 %r2, %r2, 1; ld.shared.u32 %r3, [words]; setp.lt.u32 %q, %r2, 6000
 END:
 """ + STORE.replace("st.global", "@!%q st.global")
     out = np.zeros(64, np.uint32)
-    Module.load(text(body))["k"].launch(2, 32, [out], timeout=60, threads=1)
+    Module.load(text(body))["k"].launch(2, 32, [out], timeout=600, threads=1)
     assert out[63] == 5
 
 
@@ -266,7 +266,7 @@ PAIR = """
 def pair(body: str, count: int = 32, peer: str = "%peer", **options: Any) -> np.ndarray:
     out = np.zeros(64, np.uint32)
     kernel = Module.load(text(PAIR.format(count=count, peer=peer) + body), name="k.ptx")["k"]
-    kernel.launch(2, 32, [out], cluster=2, timeout=60, **options)
+    kernel.launch(2, 32, [out], cluster=2, timeout=600, **options)
     return out
 
 

@@ -303,7 +303,7 @@ def test_a_thread_gets_what_it_would_have_got_alone(seed: int) -> None:
     loaded = Module.load(text, name="uniform.ptx")["k"]
     for launch_seed in (0, 1, 7):
         out = np.full((grid * block, REGISTERS + 1), UNTOUCHED, np.uint32)
-        loaded.launch(grid, block, [out, table, number], seed=launch_seed, timeout=60)
+        loaded.launch(grid, block, [out, table, number], seed=launch_seed, timeout=600)
         assert out.tolist() == want, (seed, launch_seed)
 
 
@@ -393,7 +393,7 @@ def test_what_is_one_value(name: str) -> None:
     for seed in (0, 3):
         for n in numbers:
             out = np.full(48, UNTOUCHED, np.uint32)
-            module["k"].launch(1, 48, [out, data, n], seed=seed, timeout=60)
+            module["k"].launch(1, 48, [out, data, n], seed=seed, timeout=600)
             assert out.tolist() == [want(t, n) for t in TID], n
 
 
@@ -444,7 +444,7 @@ ret;
 def outcome(loaded: Module, n: int) -> tuple[str, list[int]]:
     out, data = np.zeros((40, 4), np.uint32), np.arange(0x81, 0x81 + 32, dtype=np.uint8)
     try:
-        loaded["k"].launch(1, 40, [out, data, n], timeout=60)
+        loaded["k"].launch(1, 40, [out, data, n], timeout=600)
     except ExecutionFault as fault:
         return str(fault), out.tolist()
     return "", out.tolist()

@@ -57,14 +57,14 @@ def test_kernels_of_the_corpus(name: str) -> None:
     ]  # fmt: skip
     before = {n: a.copy() for n, a in outputs.items()}
     report = kernel.launch(
-        entry["grid"], entry["block"], args, entry["shared"], device="sm_90", timeout=120, why=ask, names=named
+        entry["grid"], entry["block"], args, entry["shared"], device="sm_90", timeout=600, why=ask, names=named
     )
     after = {n: a.copy() for n, a in outputs.items()}
     for n, a in before.items():
         outputs[n][...] = a
     plain, again = corpus.arguments(entry)
     plain += [0] * (len(args) - len(plain))
-    kernel.launch(entry["grid"], entry["block"], plain, entry["shared"], device="sm_90", timeout=120)
+    kernel.launch(entry["grid"], entry["block"], plain, entry["shared"], device="sm_90", timeout=600)
     for n, a in again.items():
         assert a.tobytes() == after[n].tobytes()  # memory is as the launch left it
     for answer, text in zip(report.why, ask):

@@ -55,7 +55,7 @@ def busy() -> Iterator[None]:
 
     def work() -> None:
         while not over.is_set():
-            other.launch(64, 64, [np.zeros(64, np.uint32), np.zeros(1, np.uint32)], timeout=60)
+            other.launch(64, 64, [np.zeros(64, np.uint32), np.zeros(1, np.uint32)], timeout=600)
 
     workers = [Thread(target=work, daemon=True) for _ in range(2)]
     for worker in workers:
@@ -75,7 +75,7 @@ def test_drawn_programs(part: int, busy: None) -> None:
         said = set()
         for threads in (*THREADS, THREADS[1]):
             arguments = [np.zeros(64, np.uint32), np.zeros(1, np.uint32)]
-            report = kernel.launch(12, 64, arguments, sanitize="strict", seed=seed % 3, threads=threads, timeout=60)
+            report = kernel.launch(12, 64, arguments, sanitize="strict", seed=seed % 3, threads=threads, timeout=600)
             said.add((breaches.said(report), arguments[0].tobytes()))
             found += bool(report.findings)
         assert len(said) == 1, drawn(seed)

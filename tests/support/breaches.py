@@ -51,6 +51,7 @@ from mmulator.program.static import static_findings
 from mmulator.rules import RULES, Severity
 from tests.support import forks, places
 from tests.support.nvcc import nvcc
+from tests.support.waiting import PATIENCE
 
 ROOT = places.ROOT / "tests" / "ub"
 # The body of a kernel with one finding, of this rule (tests/support/ptx_text.py: kernel).
@@ -176,7 +177,7 @@ def module_of(file: Path, change: str | None) -> mm.Module:
 
 def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) -> Any:
     """The report of a launch; of one that is refused or faults, the error, which has its findings."""
-    said: dict[str, Any] = {"sanitize": "strict", "seed": seed, "timeout": 60, "args": []} | launch_of(file, change) | more
+    said: dict[str, Any] = {"sanitize": "strict", "seed": seed, "timeout": PATIENCE, "args": []} | launch_of(file, change) | more
     habits, own, seeds = said.pop("habits", ()), said.pop("host", ()), said.pop("seeds", 0)
     filled = any(_FILLED.fullmatch(a) for a in said["args"])
     if seeds and not filled:

@@ -138,7 +138,7 @@ class ClusterWalk:
         args = [out, np.full(LANES * 16, PATTERN, np.uint8), address, 2 * number + (not uniform), s.size, turn, count]
         try:
             watch = [(0, (0, 0))] if instrument == "watched" else ()
-            self.kernel.launch(2, LANES, args, timeout=60, threads=1, watch=watch, sanitize=instrument == "sanitized")
+            self.kernel.launch(2, LANES, args, timeout=600, threads=1, watch=watch, sanitize=instrument == "sanitized")
         except ExecutionFault as error:
             return error.message.partition(" (")[0]
         return out[RANK, : LANES * RESULT], out[:, LANES * RESULT :]

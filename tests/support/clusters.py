@@ -40,7 +40,7 @@ def launched(
     """What the threads leave: 16 words each, by [block, thread, word]."""
     blocks = grid[0] * grid[1] * grid[2]
     out = np.zeros((blocks, block, 16), np.uint32)
-    k.launch(grid, block, [*inputs, out], cluster=cluster, **{"timeout": 60, **how})
+    k.launch(grid, block, [*inputs, out], cluster=cluster, **{"timeout": 600, **how})
     return out
 
 

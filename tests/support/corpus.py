@@ -116,7 +116,7 @@ def launch(name: str, **options: Any) -> Outcome:
     kernel = module(entry["ptx"])[entry["entry"]]
     args, outputs = arguments(entry)
     args += [0] * (len(kernel.function.params) - len(args))
-    options.setdefault("timeout", 120)
+    options.setdefault("timeout", 600)
     report = kernel.launch(entry["grid"], entry["block"], args, entry["shared"], device="sm_90", **options)
     return Outcome(report, list(_differences(name, outputs)))
 

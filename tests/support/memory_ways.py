@@ -404,7 +404,7 @@ class Walk:
     def launch(self, number: int, address: int) -> None:
         self.memory[:], self.out[:] = pattern(), 0
         args = [self.memory, self.out, address & (1 << 64) - 1, number, pattern()]
-        self.kernel.launch(1, self.statements[number].lanes, args, timeout=60, threads=1)
+        self.kernel.launch(1, self.statements[number].lanes, args, timeout=600, threads=1)
 
     def trace(self, number: int, address: int) -> list[Event]:
         """What an observer sees of a launch."""

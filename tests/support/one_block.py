@@ -18,7 +18,7 @@ def launch(body: str, *arrays: np.ndarray, target: str = "sm_90a", block: int = 
     results = np.zeros((block, 4), np.uint32)
     kernel = Module.load(text(body, len(arrays), target, entry, top), name="k.ptx")["k"]
     given = [*(a.copy() for a in arrays), results]
-    report = kernel.launch(1, block, given, timeout=60, seed=seed, **more)
+    report = kernel.launch(1, block, given, timeout=600, seed=seed, **more)
     return results, report
 
 

@@ -72,7 +72,7 @@ def watched(kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], look: Lo
     watcher = Watcher(look, reads, hangs)
     launch = kernel.prepared(grid, block, args, shared, device, cluster)
     with suppress(Enough):
-        kernel.run(launch, How(seed=seed, threads=1, timeout=120), [watcher.steps])
+        kernel.run(launch, How(seed=seed, threads=1, timeout=600), [watcher.steps])
 
 
 def of_example(name: str, look: Look, reads: Any = None, seed: int = 0) -> None:
@@ -95,7 +95,7 @@ def of_subject(subject: Subject, target: str, device: str, look: Look, reads: An
     arrays, _ = kernels.arguments(batch)
     shape = LaunchShape((batch.count, 1, 1), (subject.form.lanes, 1, 1))
     module = backend.load(kernels.module([subject], Target.parse(target)))
-    how, watcher = How(threads=1, timeout=120), Watcher(look, reads)
+    how, watcher = How(threads=1, timeout=600), Watcher(look, reads)
     kernel = backend.compile(module, "k0", device, compile_options(shape, how, [watcher.steps]))
     backend.launch(Launch(kernel, shape, Arguments.of_arrays(arrays)), how, [watcher.steps])
     return batch

@@ -132,7 +132,7 @@ def traced(
     kernel: Kernel, grid: int, block: int, args: Sequence[Any], *, seed: int = 0, threads: int = 1, shared: int = 0
 ) -> list[Event]:
     """Every event of a launch, those of one worker in order."""
-    trace, how, device = Trace(), How(seed, threads=threads, timeout=60), default_device(kernel.module.target)
+    trace, how, device = Trace(), How(seed, threads=threads, timeout=600), default_device(kernel.module.target)
     launch = kernel.prepared(grid, block, args, shared, device)
     compiled = kernel.compile(device, options=compile_options(launch.shape, how, [trace]))
     CPU.launch(replace(launch, kernel=compiled), how, [trace])

@@ -155,7 +155,7 @@ def _by_machine(cases: list[Any]) -> Iterator[str]:
         expected = case.results()
         outputs = [np.zeros_like(w) for w in expected.values()]
         operands = [a.copy() for a in case.operands().values()]
-        module[case.entry].launch(case.grid, case.block, [*operands, *outputs], device="sm_90", timeout=60)
+        module[case.entry].launch(case.grid, case.block, [*operands, *outputs], device="sm_90", timeout=600)
         for (register, want), got in zip(expected.items(), outputs):
             yield from _difference(case, register, got, want)
 
@@ -172,5 +172,5 @@ def _by_digest(kernels: list[row_statements.Kernel]) -> Iterator[str]:
     for kernel in kernels:
         module = Module.load(row_statements.HEAD + kernel.body(), name=kernel.name)
         results = np.full((kernel.words, row_statements.THREADS), 0xEEEEEEEEEEEEEEEE, np.uint64)
-        module[kernel.name].launch(1, row_statements.THREADS, [*kernel.inputs(), results], device="sm_90", timeout=60)
+        module[kernel.name].launch(1, row_statements.THREADS, [*kernel.inputs(), results], device="sm_90", timeout=600)
         yield from (s.text for s, digest in kernel.digests(results) if digest != recorded()[s])

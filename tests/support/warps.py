@@ -16,13 +16,13 @@ START = """
 """
 
 
-def launch(body: str, block: int = 32, timeout: float = 20) -> tuple[np.ndarray, Report]:
+def launch(body: str, block: int = 32, timeout: float = 600) -> tuple[np.ndarray, Report]:
     out = np.zeros(max(block, 32), np.uint32)
     report = Module.load(kernel(START + body), name="test.ptx")["k"].launch(1, block, [out], timeout=timeout)
     return out, report
 
 
-def fault(body: str, block: int = 32, timeout: float = 20) -> str:
+def fault(body: str, block: int = 32, timeout: float = 600) -> str:
     with pytest.raises(ExecutionFault) as caught:
         launch(body, block, timeout)
     return str(caught.value)

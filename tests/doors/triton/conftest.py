@@ -30,6 +30,6 @@ def _here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TRITON_DEFAULT_BACKEND", "mmulator")
     monkeypatch.setattr("mmulator.doors.triton.arguments.torch_door", lambda: None)
     before = driver.current()
-    driver.use(driver.Driver(driver.Settings(timeout=60)))
+    driver.use(driver.Driver(driver.Settings(timeout=600)))
     yield
     driver.use(before)

@@ -77,4 +77,4 @@ def test_run(started: Started, client: Client, tmp_path: Path) -> None:
 def test_a_kernel_whose_blocks_wait_for_each_other_is_refused(client: Client) -> None:
     """Of the corpus: a block spins until another has set a flag."""
     with pytest.raises(LaunchError, match=r"^the blocks of spin_flag cannot be shared out .* of argument 3 .*, address 0x"):
-        corpus.launch("spin_flag", workers=client, timeout=60)
+        corpus.launch("spin_flag", workers=client, timeout=600)

@@ -212,11 +212,11 @@ def test_blocks_that_wait_for_others(client: Any) -> None:
     wait = "ld.param.u64 %x, [x]; setp.eq.u32 %p, %b, 0; @%p st.global.u32 [%x], 1; L: ld.volatile.global.u32 %r2, [%x]; " \
            "setp.eq.u32 %p, %r2, 0; @%p bra L;"  # fmt: skip
     with pytest.raises(LaunchError, match=r"read byte 0 of argument 0 \(x\), address 0x1000000000, which block"):
-        kernel(wait, ".param .u64 x").launch(16, 1, [np.zeros(1, np.uint32)], workers=client, timeout=60)
+        kernel(wait, ".param .u64 x").launch(16, 1, [np.zeros(1, np.uint32)], workers=client, timeout=600)
     meet = "ld.param.u64 %x, [x]; mov.u32 %r3, %nctaid.x; atom.global.add.u32 %r2, [%x], 1; " \
            "L: ld.volatile.global.u32 %r2, [%x]; setp.lt.u32 %p, %r2, %r3; @%p bra L;"  # fmt: skip
     with pytest.raises(LaunchError, match="both write byte 0 of argument 0"):
-        kernel(meet, ".param .u64 x").launch(16, 1, [np.zeros(1, np.uint32)], workers=client, timeout=60)
+        kernel(meet, ".param .u64 x").launch(16, 1, [np.zeros(1, np.uint32)], workers=client, timeout=600)
 
 
 def test_blocks_that_wait_for_others_that_have_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +230,7 @@ def test_blocks_that_wait_for_others_that_have_no_thread(monkeypatch: pytest.Mon
     started = LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0")
     refused = pytest.raises(LaunchError, match=r"which block \(3, 0, 0\) write")
     with started, Client(started, set_as_default=False) as client, refused:
-        kernel(wait, ".param .u64 x").launch(4, 1, [np.zeros(1, np.uint32)], workers=client, timeout=60)
+        kernel(wait, ".param .u64 x").launch(4, 1, [np.zeros(1, np.uint32)], workers=client, timeout=600)
 
 
 ALONE = {
@@ -287,7 +287,7 @@ def test_workers_that_die(monkeypatch: pytest.MonkeyPatch) -> None:
                     for pid in pids:
                         os.kill(pid, 9)
 
-            report = k.launch(16, 1, [x, y], workers=client, progress=kill, timeout=120)
+            report = k.launch(16, 1, [x, y], workers=client, progress=kill, timeout=600)
             assert deaths and (y == x * x).all()
             assert report.instructions["memory"] == 16 * 4
         monkeypatch.setattr(hosts, "AGAIN", 1)
