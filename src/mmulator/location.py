@@ -11,6 +11,7 @@ import stat
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
@@ -287,18 +288,21 @@ def _lines_of_asm(asm: str, begin: int, statement: Location) -> dict[int, int]:
     return found
 
 
+@lru_cache(maxsize=2)
+def _strings(text: str) -> str:
+    """What stands in .debug_str, which may be most of a text."""
+    section = re.search(_STRINGS, text)
+    return section[1] if section else ""
+
+
 def _string(text: str, label: str, skip: int) -> str:
     """The characters at a label of .debug_str, up to the 0."""
-    section = re.search(_STRINGS, text) if label else None
-    if section is None:
-        return ""
+    strings = _strings(text) if label else ""
+    begin = re.search(rf"(?<![\w$%]){re.escape(label)}:", strings) if strings else None
     found = bytearray()
-    inside = False
-    for match in re.finditer(_BYTES, section[1]):
+    for match in re.compile(_BYTES).finditer(strings, begin.end()) if begin else ():
         word = match[0]
-        if word[-1] == ":":
-            inside = inside or word[:-1] == label
-        elif inside and word[0] != ".":
+        if word[-1] != ":" and word[0] != ".":
             byte = int(word, 16 if word[1:2] in ("x", "X") else 10) & 255
             if len(found) >= skip + 512 or (byte == 0 and len(found) >= skip):
                 break

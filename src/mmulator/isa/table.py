@@ -3,17 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 
+from mmulator.isa import (
+    atomic,
+    barrier,
+    bulk,
+    cluster,
+    compare,
+    control,
+    convert,
+    copies,
+    fence,
+    float,
+    grid,
+    half,
+    integer,
+    logic,
+    matrix_move,
+    mbarrier,
+    memory,
+    misc,
+    mma,
+    move,
+    multimem,
+    stack,
+    surface,
+    tcgen05,
+    tensor,
+    tensormap,
+    texture,
+    video,
+    warp,
+    wgmma,
+    wmma,
+)
 from mmulator.isa.row import Row, prove
 
 # A mnemonic belongs to the first row that fits.
-_ORDER = (
-    "integer float half compare logic move convert stack memory atomic copies bulk tensor tensormap "
-    "multimem texture surface video control barrier fence warp mma wgmma wmma matrix_move mbarrier "
-    "cluster grid misc tcgen05"
-)
-CHAPTERS = tuple(import_module(f"mmulator.isa.{name}") for name in _ORDER.split())
+CHAPTERS = (
+    integer, float, half, compare, logic, move, convert, stack, memory, atomic, copies, bulk, tensor, tensormap, multimem,
+    texture, surface, video, control, barrier, fence, warp, mma, wgmma, wmma, matrix_move, mbarrier, cluster, grid, misc, tcgen05,
+)  # fmt: skip
 
 
 def _collect() -> dict[str, tuple[Row, ...]]:

@@ -6,21 +6,49 @@ write code with the vocabulary of lowering/ and emit/.
 
 from __future__ import annotations
 
-from importlib import import_module
 from types import ModuleType
 
 from mmulator.codegen.ops import mask_bits
 from mmulator.codegen.types import u32, u64
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
-from mmulator.compiler.lowering import bounds, convergence, definedness, special_registers
+from mmulator.compiler.lowering import bounds, convergence, definedness, quotient, special_registers
 from mmulator.compiler.lowering.binding import bound_files, meaning_of, prove
 from mmulator.compiler.lowering.calls import load_register_parameters
 from mmulator.compiler.lowering.lanewise import run
 from mmulator.compiler.lowering.products import prepare
 from mmulator.compiler.lowering.screened import screened
 from mmulator.compiler.lowering.unread import follow
-from mmulator.compiler.meaning import control, memory
+from mmulator.compiler.meaning import (
+    atomic,
+    barrier,
+    bulk,
+    cluster,
+    compare,
+    control,
+    convert,
+    copies,
+    fence,
+    float,
+    grid,
+    half,
+    integer,
+    logic,
+    matrix_move,
+    mbarrier,
+    memory,
+    misc,
+    mma,
+    move,
+    stack,
+    tcgen05,
+    tensor,
+    tensormap,
+    video,
+    warp,
+    wgmma,
+    wmma,
+)
 from mmulator.errors import InternalError, MmulatorError
 from mmulator.isa import table
 from mmulator.isa.effects import Ends, Together
@@ -45,11 +73,9 @@ from mmulator.ptx.tree import Immediate, Instruction
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 
 CHAPTERS = (
-    "atomic barrier bulk cluster compare control convert copies fence float grid half integer logic matrix_move "
-    "mbarrier memory misc mma move stack tcgen05 tensor tensormap video warp wgmma wmma"
-)
-for _file in (*(f"meaning.{name}" for name in CHAPTERS.split()), "lowering.quotient"):  # each binds its functions to rows
-    import_module(f"mmulator.compiler.{_file}")
+    atomic, barrier, bulk, cluster, compare, control, convert, copies, fence, float, grid, half, integer, logic, matrix_move,
+    mbarrier, memory, misc, mma, move, quotient, stack, tcgen05, tensor, tensormap, video, warp, wgmma, wmma,
+)  # fmt: skip
 
 
 def _prove_all() -> None:
