@@ -290,7 +290,7 @@ def _lines_of_asm(asm: str, begin: int, statement: Location) -> dict[int, int]:
 
 @lru_cache(maxsize=2)
 def _strings(text: str) -> str:
-    """What stands in .debug_str, which may be most of a text."""
+    """The statements of .debug_str, which may be most of a text."""
     section = re.search(_STRINGS, text)
     return section[1] if section else ""
 

@@ -43,7 +43,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
     # of the launch
     "cluster.cta_count": (MAX_CLUSTER, "limits.py"),
     "cluster.warp_count": (MAX_CLUSTER * WARPS, "limits.py"), "w.cta.cluster.warp_count": (MAX_CLUSTER * WARPS, "limits.py"),
-    "cta.launch.warps": (WARPS, "limits.py"), "w.cta.launch.warps": (WARPS, "limits.py"),
+    "cta.launch.warps": (WARPS, "limits.py"),
     "cluster.launch.warps": (WARPS, "limits.py"),
     "cluster.span_count": (TEXT, "kinds of memory of a cluster: resident.py"),
     "cta.launch.tiles": (TEXT, "accumulators of a kernel's wgmma"),
