@@ -125,7 +125,8 @@ def _goes_on(e: Emitter, ins: Instruction) -> bool:
 def _descriptor(e: Emitter, operand: Operand, lane: Value, name: Shared, trans: int) -> Value:
     values = U64(e.source(operand, "b64"))
     given(e, name, values)
-    e.call(matrix_described, e.w, e.mask, e.spill(values), e.spill(constant(e.b, u32.vec(LANES), trans)), int(name), e.site)
+    if e.hears(matrix_described):
+        e.call(matrix_described, e.w, e.mask, e.spill(values), e.spill(constant(e.b, u32.vec(LANES), trans)), int(name), e.site)
     return constant(e.b, u64, operand.bits("b64")) if isinstance(operand, Immediate) else extract(values, lane)
 
 
