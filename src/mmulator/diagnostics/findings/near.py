@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mmulator.diagnostics.findings.context import FindingContext, location
 from mmulator.diagnostics.mbarriers import arrives, operates
@@ -33,10 +34,29 @@ class Link:
         return self.ins.span.start
 
 
+class Lack(NamedTuple):
+    """A reason why a pair does not order the two. mend: may name {scope}. sem: release or acquire, if this alone is missing."""
+
+    what: str
+    mend: str
+    sem: str = ""
+
+
 def nearly(c: FindingContext) -> tuple[str, str]:
     """(what an almost sufficient operation lacks, how to repair it): `fence.acq_rel.cta at k.ptx:9 has scope .cta alone`; two
     empty texts if there is no such operation.
     """
+    lacks = _nearest(c)
+    return "; ".join(lack.what for lack in lacks), "; ".join(dict.fromkeys(lack.mend for lack in lacks))
+
+
+def is_unreleased(c: FindingContext) -> bool:
+    """Whether all that an almost sufficient pair lacks is the release of its signal."""
+    return [lack.sem for lack in _nearest(c)] == ["release"]
+
+
+def _nearest(c: FindingContext) -> list[Lack]:
+    """The lacks of the pair of signal and wait that has fewest; empty if there is no such pair."""
     other = c.other
     assert other is not None
     every = {i.span.start: i for i in c.grid.kernel.sites}
@@ -46,20 +66,11 @@ def nearly(c: FindingContext) -> tuple[str, str]:
     wanted = "" if not apart else ".cluster" if blocks[0] // size == blocks[1] // size and size > 1 else ".gpu"
     both = (other, c.instruction), (c.instruction, other)
     lacks = [lack for first, second in both if (lack := _least(sites, first, second, apart))]
-    best = min(lacks, key=len, default=[])
-    if not best:
-        return "", ""
-    mend = [text.format(scope=wanted or ".cta") for _, text in best]
-    return "; ".join(what for what, _ in best), "; ".join(dict.fromkeys(mend))
+    return [lack._replace(mend=lack.mend.format(scope=wanted or ".cta")) for lack in min(lacks, key=len, default=[])]
 
 
-def is_unreleased(c: FindingContext) -> bool:
-    """Whether all that an almost sufficient pair lacks is the release of its signal."""
-    return " is relaxed, " in (what := nearly(c)[0]) and what.endswith("before it") and ";" not in what
-
-
-def _least(sites: Sequence[Instruction], a: Instruction, b: Instruction, apart: bool) -> list[tuple[str, str]]:
-    """The shortest list of what a pair of signal and wait lacks, as (lack, repair); empty if a pair at one place lacks
+def _least(sites: Sequence[Instruction], a: Instruction, b: Instruction, apart: bool) -> list[Lack]:
+    """The shortest list of what a pair of signal and wait lacks; empty if a pair at one place lacks
     nothing.
     """
     exact = [*_chains(sites, a, b, apart, True)]
@@ -73,7 +84,7 @@ def _least(sites: Sequence[Instruction], a: Instruction, b: Instruction, apart: 
 
 def _chains(
     sites: Sequence[Instruction], a: Instruction, b: Instruction, apart: bool, exact: bool
-) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+) -> Iterator[tuple[str, list[Lack]]]:
     """For each group of links: what the first signal after A and the last wait before B lack, and the repair.
 
     sites: the kernel's instructions, in the order of the text.
@@ -99,22 +110,22 @@ def _within(fences: Sequence[Instruction], begin: int, end: int) -> list[Instruc
     return [f for f in fences if begin < f.span.start < end]
 
 
-def _lacks(link: Link, fences: Sequence[Instruction], apart: bool, sem: str, where: str) -> Iterator[tuple[str, str]]:
+def _lacks(link: Link, fences: Sequence[Instruction], apart: bool, sem: str, where: str) -> Iterator[Lack]:
     name = f"{link.ins.mnemonic} at {location(link.ins)}"
     if apart and not link.scope and sem == "release" and link.group[0] == _MBARRIER and not link.relaxed and not fences:
-        yield f"{name} says no scope", f"write .release.cluster at {location(link.ins)}"
+        yield Lack(f"{name} says no scope", f"write .release.cluster at {location(link.ins)}")
     if apart and link.scope == "cta":
-        yield f"{name} has scope .cta alone", f"give the {link.ins.opcode} at {location(link.ins)} the scope {{scope}}"
+        yield Lack(f"{name} has scope .cta alone", f"give the {link.ins.opcode} at {location(link.ins)} the scope {{scope}}")
     if not link.relaxed:
         return
     wide = [f for f in fences if not (apart and _scope(f) == "cta")]
     if wide:
         return
     if fences:
-        yield f"{fences[0].mnemonic} at {location(fences[0])} has scope .cta alone", "give the fence the scope {scope}"
+        yield Lack(f"{fences[0].mnemonic} at {location(fences[0])} has scope .cta alone", "give the fence the scope {scope}")
     else:
         mend = f"make the {link.ins.opcode} at {location(link.ins)} .{sem}, or put fence.acq_rel{{scope}} {where} it"
-        yield f"{name} is relaxed, and no fence lies {where} it", mend
+        yield Lack(f"{name} is relaxed, and no fence lies {where} it", mend, sem)
 
 
 def _scope(ins: Instruction) -> str:
