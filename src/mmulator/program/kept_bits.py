@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from mmulator.isa.effects import Algebra, Flow, MemoryEffect, Pointer
 from mmulator.isa.types import type_bits
+from mmulator.program.blocks import FunctionBlocks
 from mmulator.program.uses import accesses, registers_of, uses_and_defs
 from mmulator.ptx.tree import Address, Function, Immediate, Instruction, Operand, Reg
 
@@ -48,8 +49,15 @@ def _swaps(ins: Instruction) -> bool:
     return ins.effects.memory is MemoryEffect.ATOMIC and ins.form["op"] == "cas"
 
 
-def kept_bits(function: Function) -> frozenset[Instruction]:
+def kept_bits(function: FunctionBlocks) -> frozenset[Instruction]:
     """These loads, and the compare-and-swaps that store what comes of them."""
+    if "kept" not in function.known:
+        function.known["kept"] = _found(function.function)
+    found: frozenset[Instruction] = function.known["kept"]
+    return found
+
+
+def _found(function: Function) -> frozenset[Instruction]:
     readers: dict[str, list[Instruction]] = {}
     writers: dict[str, list[Instruction]] = {}
     for ins in function.instructions:

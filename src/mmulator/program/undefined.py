@@ -105,7 +105,7 @@ def doubt(function: FunctionBlocks, live: Liveness, watched: bool = False) -> Ma
     given = {p.name for p in (*function.function.params, *function.function.returns)}
     own = {p.name for p in function.function.params} if function.function.is_entry else set()
     steps = [i for b in function.blocks for i in (*b.body, *([b.last] if b.last is not None else ()))]
-    kept = kept_bits(function.function)
+    kept = kept_bits(function)
     flows = [(Flow.DEFINED if i in kept else flow_of(i, watched), i, *uses_and_defs(i)) for i in steps]
     misses = missing(function)
 

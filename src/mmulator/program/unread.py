@@ -31,15 +31,24 @@ def _may_stay_unread(function: FunctionBlocks, block: Block, begin: int, names: 
     return len(met) == 2
 
 
-def unread_loads(program: Program) -> dict[Instruction, int]:
-    """These loads, each with a number of the registers that it writes: of one function and with the same lowest name."""
-    numbers: dict[tuple[str, str], int] = {}
-    found = {}
-    for name, function in program.functions.items():
+def _of_function(function: FunctionBlocks) -> dict[Instruction, str]:
+    """These loads of a function, each with the lowest name of the registers that it writes."""
+    if "unread" not in function.known:
+        function.known["unread"] = found = {}
         for block in function.blocks:
             for n, ins in enumerate(block.body):
                 effects, names = ins.effects, uses_and_defs(ins)[1]
                 loads = effects.flow in (Flow.LOADED, Flow.ROWS, Flow.TILE) and effects.memory is MemoryEffect.READ
                 if loads and names and in_doubt(ins) and _may_stay_unread(function, block, n + 1, names):
-                    found[ins] = numbers.setdefault((name, min(names)), len(numbers))
-    return found
+                    found[ins] = min(names)
+    known: dict[Instruction, str] = function.known["unread"]
+    return known
+
+
+def unread_loads(program: Program) -> dict[Instruction, int]:
+    """These loads, each with a number of the registers that it writes: of one function and with the same lowest name."""
+    numbers: dict[tuple[str, str], int] = {}
+    return {
+        ins: numbers.setdefault((name, lowest), len(numbers))
+        for name, function in program.functions.items() for ins, lowest in _of_function(function).items()
+    }  # fmt: skip

@@ -107,7 +107,7 @@ SENTENCES: Mapping[int, Callable[[FindingContext], str]] = {
 
 def _atomics(kernel: CompiledKernel) -> np.ndarray:
     """The kind of each site [sites + 1], u8: 0 if it is not atomic, else as in `WatchedLaunch`."""
-    kept = frozenset().union(*(kept_bits(f.function) for f in kernel.program.functions.values()))
+    kept = frozenset().union(*(kept_bits(f) for f in kernel.program.functions.values()))
     acts = ((i.effects.memory is MemoryEffect.ATOMIC, i.form["op"], i in kept) for i in kernel.sites)
     kinds = (0 if not atomic else KEEPS if keeps else EXCHANGE if op == "exch" else COMBINES for atomic, op, keeps in acts)
     return np.array([*kinds, 0], np.uint8)
