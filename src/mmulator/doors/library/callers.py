@@ -26,26 +26,28 @@ class _Info(ctypes.Structure):
     _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("start", ctypes.c_void_p)]
 
 
+def _frames() -> list[int]:
+    """Addresses in the functions that are being called, the innermost first."""
+    frames = (ctypes.c_void_p * _DEEPEST)()
+    return [int(frame or 0) for frame in frames[: ctypes.CDLL(None).backtrace(frames, _DEEPEST)]]
+
+
 def place() -> str:
     """Where the program has called, such as `main at tile.cu:32`; "" where that cannot be told.
 
     Functions that nvcc and CUDA's headers put between are left out: the kernel's stub, what calls the stub, templates; those
     of libraries of templates, if a function of the program called them.
     """
-    libc = ctypes.CDLL(None)
-    frames = (ctypes.c_void_p * _DEEPEST)()
-    own = [found for frame in frames[: libc.backtrace(frames, _DEEPEST)] for found in _of_program(int(frame or 0))]
+    own = [found for frame in _frames() for found in _of_program(frame)]
     found = [frame for frame in behind(own) if not any(word in frame for word in _BETWEEN)]
     return next((frame for frame in found if not _qualified(frame).startswith(_LIBRARIES)), found[0] if found else "")
 
 
 def file() -> Path | None:
     """The file of the program, or the library, that has called; None where that cannot be told."""
-    libc = ctypes.CDLL(None)
-    frames = (ctypes.c_void_p * _DEEPEST)()
-    for frame in frames[: libc.backtrace(frames, _DEEPEST)]:
+    for frame in _frames():
         info = _Info()
-        if libc.dladdr(ctypes.c_void_p(frame), ctypes.byref(info)) and info.file:
+        if ctypes.CDLL(None).dladdr(ctypes.c_void_p(frame), ctypes.byref(info)) and info.file:
             found = Path(info.file.decode())
             if not found.name.startswith(_BETWEEN_FILES):
                 return found
