@@ -70,7 +70,7 @@ K = Module.load(kernel("  ld.param.f32 %f1, [x];", ".param .u64 out, .param .f32
     ],
 )
 def test_arrays_that_no_kernel_takes(args: list[object], message: str) -> None:
-    """Of other launches that cannot start: tests/ub/refused."""
+    """Arrays are refused in Python; launches that cannot start for other reasons have their texts in tests/ub/refused."""
     with pytest.raises(LaunchError, match=message):
         K.launch(1, 32, args)
 

@@ -148,7 +148,7 @@ OWN = "launch(b'reads'); raise SystemExit(7)"
 
 @pytest.mark.parametrize(("words", "code"), [("launch(b'reads')", 4), ("asks()", 0), (OWN, 7)])
 def test_a_program_of_python(tmp_path: Path, words: str, code: int) -> None:
-    """What a library of C refuses in Python decides the exit code, too, and functions of atexit run."""
+    """A program of Python that calls the driver ends with 4 for refused work, too, and functions of atexit run."""
     (tmp_path / "prog.py").write_text(f"{LAUNCH}\nimport atexit\natexit.register(print, 'late')\n{words}\n")
     done = run("prog.py", folder=tmp_path)
     assert (done.returncode, done.stdout) == (code, "late\n"), done

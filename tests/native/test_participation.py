@@ -34,7 +34,7 @@ WHOLE = {
 @pytest.mark.parametrize(("body", "block"), [("@%p1 {};", 32), ("{};", 16)])
 @pytest.mark.parametrize("name", WHOLE)
 def test_part_of_a_warp(name: str, body: str, block: int) -> None:
-    """Of each instruction. Other ways to lose lanes, and what is said of them: tests/ub/faults/warps.ptx."""
+    """Each .aligned instruction needs a whole warp. tests/ub/faults/warps.ptx has other ways to lose lanes, and what is said."""
     assert f"{name} by part of a warp" in fault(body.format(f"{name} {WHOLE[name]}"), block)
 
 
