@@ -186,6 +186,15 @@ def test_clients_of_a_port_have_programs_of_their_own(tmp_path: Path) -> None:
         assert server.wait(PATIENCE) == 0
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_the_server_when_it_is_just_about_to_wait(number: signal.Signals, code: int) -> None:
+    words = [sys.executable, "-m", "mmulator", "debug", "--dap", "--port", "0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None and server.stdout.readline()
+        server.send_signal(number)
+        assert server.wait(PATIENCE) == code
+
+
 def test_a_port_that_is_taken_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         words = [sys.executable, "-m", "mmulator", "debug", "--dap", "--port", str(taken.getsockname()[1])]

@@ -8,12 +8,11 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
-from typing import NoReturn
 
 from mmulator.debug.dap.adapter import Adapter, Start
 
 _HERE = "127.0.0.1"
+_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def on_streams(start: Start) -> None:
@@ -25,8 +24,11 @@ def on_streams(start: Start) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nobody else reads the client's messages, or writes between ours
     os.dup2(2, 1)
     adapter = Adapter(reads, writes, start)
-    _on_end_signals()
-    adapter.serve()
+    try:
+        if number := _until_asked(adapter.serve):
+            raise SystemExit(128 + number)
+    finally:
+        adapter.end()
 
 
 def on_port(number: int, start: Start, told: Callable[[str, int], None]) -> None:
@@ -48,26 +50,41 @@ def on_port(number: int, start: Start, told: Callable[[str, int], None]) -> None
             adapter.serve()
             adapters.discard(adapter)
 
-    _on_end_signals()
+    def accept() -> None:
+        told(*door.getsockname())
+        while True:
+            line, _ = door.accept()
+            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=serve, args=(line,), daemon=True).start()
+
     try:
-        with door:
-            told(*door.getsockname())
-            while True:
-                line, _ = door.accept()
-                line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                threading.Thread(target=serve, args=(line,), daemon=True).start()
-    except KeyboardInterrupt:
+        if (number := _until_asked(accept)) != signal.SIGINT:
+            raise SystemExit(128 + number)
         print(file=sys.stderr)
     finally:
         for adapter in list(adapters):
             adapter.end()
 
 
-def _on_end_signals() -> None:
-    """End as usual when asked to: what a program left is cleaned up on the way."""
+def _until_asked(serve: Callable[[], None]) -> int:
+    """Serve in a thread; give the number of the signal that asked to end, or 0 when nothing more is to be served.
 
-    def end(number: int, frame: FrameType | None) -> NoReturn:
-        raise SystemExit(128 + number)
+    The signal itself wakes this thread: an exception of its handler could be lost, and a call that is just about to wait for a
+    client would not hear of it.
+    """
+    wakes, wake = socket.socketpair()
+    wake.setblocking(False)
+    for asking in _END:
+        signal.signal(asking, lambda number, frame: None)
+    signal.set_wakeup_fd(wake.fileno())
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)
+    def run() -> None:
+        try:
+            serve()
+        finally:
+            wake.send(b"\0")
+
+    threading.Thread(target=run, daemon=True).start()
+    while (number := wakes.recv(1)[0]) not in (0, *_END):
+        pass
+    return number
