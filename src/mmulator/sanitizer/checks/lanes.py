@@ -1,13 +1,16 @@
-"""Lanes of one store that write different bytes to one place (rules/races.py), where the result is not specified. Lanes that
+"""Lanes of one store or cp.async that write different bytes to one place (rules/races.py), where the result is not specified. Lanes that
 store one sum of a butterfly of shuffles may differ in its rounding (program/butterflies.py).
 """
 
 from __future__ import annotations
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import load, mask_bits, select, trailing_zeros
-from mmulator.codegen.types import ptr_to, u8, u32, u64
-from mmulator.native.state import Warp
+from mmulator.codegen.ops import cast_ptr, copy_bytes, load, mask_bits, select, stack, store, trailing_zeros
+from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
+from mmulator.native.asynchrony.pending import entry, queue
+from mmulator.native.memory.rows import CHUNK
+from mmulator.native.memory.windows import SHARED
+from mmulator.native.state import COPIES, LANES, Warp
 from mmulator.rules.races import LANES_DIFFER, MATRIX_ROWS
 from mmulator.sanitizer.found import find
 from mmulator.sanitizer.shadow.at_once import pattern_of
@@ -18,15 +21,23 @@ U64 = u64.vec(32)
 _DIFFER, _ROWS = LANES_DIFFER.number, MATRIX_ROWS.number
 
 
+@native(inline=True)
+def are_apart(w: ptr_to(Warp), mask: u32, bytes: u32, site: u32) -> boolean:
+    """Whether lanes are known to have an address of their own each."""
+    s = races_of(w.cta.cluster)
+    if u64(s) == 0:
+        return False
+    p = pattern_of(s, w, site)
+    return (p.site == site + 1) & (p.mask == mask) & (p.bytes == bytes) & (p.leaders == mask)
+
+
 @native
 def judge_lanes(
     w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, image: ptr_to(u8), rows: u32, site: u32
 ) -> None:
+    if are_apart(w, mask, bytes, site):
+        return
     s = races_of(w.cta.cluster)
-    if u64(s) != 0:
-        p = pattern_of(s, w, site)
-        if p.site == site + 1 and p.mask == mask and p.bytes == bytes and p.leaders == mask:
-            return  # each has an address of its own
     if w.cta.fault != 0 or mask == 0 or is_watched(at[trailing_zeros(mask)] | base) == 0:
         return
     alike = u32(0)
@@ -53,4 +64,22 @@ def judge_lanes(
                 return
 
 
-HOOKS = {"lanes_stored": judge_lanes}
+@native
+def judge_copies(
+    w: ptr_to(Warp), mask: u32, source: ptr_to(u64), target: ptr_to(u64), bytes: u32, valid: ptr_to(u32), site: u32
+) -> None:
+    """Compare what the lanes of a cp.async bring, as it is now; the copy itself comes later."""
+    if w.cta.fault != 0 or mask == 0 or are_apart(w, mask, bytes, site):
+        return
+    e = entry(w, COPIES, queue(w, COPIES).issued - 1)
+    image = cast_ptr(u8, stack(u8.vec(CHUNK), LANES))
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        store(u8.vec(CHUNK)(0), image + lane * bytes, 0, 1)
+        copy_bytes(image + lane * bytes, e.source[lane], u32(e.valid[lane]))
+    judge_lanes(w, mask, target, u64(SHARED), bytes, image, 0, site)
+
+
+HOOKS = {"lanes_stored": judge_lanes, "lanes_moved": judge_copies}
