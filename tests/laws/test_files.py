@@ -32,6 +32,7 @@ OTHERS = {
     "driver/report.py": "adds lines to a file that other processes add to, too",
     "driver/recorded.py": "makes an empty file, to be the one that writes the record",
     "cli/app.py": "opens /dev/null",
+    "toolkit/wrapper.py": "writes to /dev/stdout, where nvcc was asked to",
     "doors/pytest_tests.py": "opens a file to see, before the tests, that it can be written",
 }
 SAVERS = {"save", "savez", "savez_compressed", "tofile", "dump"}  # of NumPy, json and pickle

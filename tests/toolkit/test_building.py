@@ -13,6 +13,7 @@ import pytest
 
 import mmulator as mm
 from mmulator.cli.app import run
+from mmulator.cli.program import libraries
 from mmulator.codegen import store as stores
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.isa.targets import Target
@@ -223,6 +224,11 @@ G80, G90 = "-gencode arch=compute_80,code=", "-gencode arch=compute_90a,code="
         ("-arch native", f"{OURS} -arch sm_90a"),
         ("-arch=all-major k.cu", f"{OURS} {G90}compute_90a -arch=all-major k.cu"),
         (f"-cubin {G90}sm_90a", f"{OURS} -cubin {G90}sm_90a"),
+        ("-arch=sm_90a k.cu", f"{OURS} {G90}[compute_90a,sm_90a] k.cu"),
+        ("--gpu-architecture compute_100f k.cu", f"{OURS} -gencode arch=compute_100f,code=[compute_100f,sm_100f] k.cu"),
+        ("-ptx -arch=sm_90a k.cu", f"{OURS} -ptx -arch=sm_90a k.cu"),
+        ("k.o -lcudart_static -ldl", f"{OURS} k.o -lcudart -ldl"),
+        ("-Xlinker -lcudart_static,-lrt /x/libcudart_static.a", f"{OURS} -Xlinker -lcudart,-lrt -lcudart"),
         ("-Xcompiler -cudart -arch=sm_80", f"{OURS} -Xcompiler -cudart -arch=sm_80"),
     ],
 )
@@ -251,15 +257,70 @@ def test_the_wrapper(folder: Path) -> None:
     assert list(mm.Module.load("here/lone.cubin")) == ["_Z4lonePi"] and len(mm.Module.load("here/k.cubin")) == 2
 
 
+DRIVER = """
+#include <cuda.h>
+__global__ void fence() { asm volatile("wgmma.fence.sync.aligned;"); }
+int main() { int n = 0; fence<<<1, 128>>>(); return cuDriverGetVersion(&n) || cudaDeviceSynchronize() || n < 13000 || X != 7; }
+"""
+
+
+@compiled
+def test_programs_of_hopper_link_with_the_driver(folder: Path) -> None:
+    (folder / "d.cu").write_text(DRIVER)
+    assert not mine("-arch=sm_90a", "-DX=7", "d.cu", "-o", "d", "-lcuda", "-lcudart_static").returncode
+    ours = [sys.executable, "-m", "mmulator", "exec"]
+    for words in (["./d"], ["--nvcc-flags=-DX=7", "d.cu"]):
+        assert subprocess.run([*ours, *words]).returncode == 0
+    done = subprocess.run([*ours, "d.cu"], capture_output=True, text=True)
+    assert done.returncode == 1 and 'identifier "X" is undefined' in done.stderr and "Traceback" not in done.stderr
+    done = mine("-ptx", "-arch=sm_90a", "lone.cu", "-o", "/dev/stdout")
+    assert not done.returncode and ".visible .entry _Z4lonePi" in done.stdout
+
+
+JIT = r"""
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+#include <cuda.h>
+typedef struct _nvrtcProgram *nvrtcProgram;
+extern "C" int nvrtcCreateProgram(nvrtcProgram *, const char *, const char *, int, const char *const *, const char *const *);
+extern "C" int nvrtcCompileProgram(nvrtcProgram, int, const char *const *);
+extern "C" int nvrtcGetCUBINSize(nvrtcProgram, size_t *);
+extern "C" int nvrtcGetCUBIN(nvrtcProgram, char *);
+static void must(int code) { if (code) { printf("code %d\n", code); exit(code); } }
+int main() {
+  nvrtcProgram p; const char *options[] = {"-arch=sm_90a"}; size_t n; CUmodule m; CUfunction f; int *x;
+  must(nvrtcCreateProgram(&p, "extern \"C\" __global__ void k(int *x) { *x = 93; }", "k.cu", 0, 0, 0));
+  must(nvrtcCompileProgram(p, 1, options)); must(nvrtcGetCUBINSize(p, &n));
+  std::vector<char> cubin(n); must(nvrtcGetCUBIN(p, cubin.data()));
+  must(cudaMallocManaged(&x, 4)); must(cuModuleLoadData(&m, cubin.data())); must(cuModuleGetFunction(&f, m, "k"));
+  void *arguments[] = {&x}; must(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0)); must(cudaDeviceSynchronize());
+  printf("%d\n", *x);
+}
+"""
+
+
+@compiled
+def test_cubins_of_nvrtc_run(folder: Path) -> None:
+    (folder / "jit.cu").write_text(JIT)
+    library = next(path for place in sys.path for path in Path(place or ".").glob("nvidia/cu1?/lib/libnvrtc.so.1?"))
+    flags = f"-L{library.parent} -l:{library.name} -Xlinker -rpath={library.parent}"
+    ours = [sys.executable, "-m", "mmulator", "exec"]
+    done = subprocess.run([*ours, f"--nvcc-flags={flags}", "jit.cu"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "93\n", "")
+
+
 @compiled
 @pytest.mark.full
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not there")
 def test_cmake_takes_the_wrapper(folder: Path) -> None:
     (folder / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.18)\nproject(p LANGUAGES CXX CUDA)\nset(CMAKE_CUDA_ARCHITECTURES 90a-real)\n"
+        "find_package(CUDAToolkit REQUIRED)\nlink_libraries(CUDA::cuda_driver CUDA::cudart_static)\n"
         "add_executable(linked calls.cu twice.cu)\nset_target_properties(linked PROPERTIES CUDA_SEPARABLE_COMPILATION ON)\n"
     )
-    environment = {**os.environ, "PATH": f"{home.wrapper_folder()}{os.pathsep}{os.environ['PATH']}"}
+    environment = {**os.environ, **libraries(os.environ)}
+    environment |= {"PATH": f"{home.wrapper_folder()}{os.pathsep}{environment['PATH']}"}
     for command in (["-B", "build", "."], ["--build", "build"]):
         done = subprocess.run(["cmake", *command], env=environment, capture_output=True, text=True)
         assert not done.returncode, done.stdout + done.stderr

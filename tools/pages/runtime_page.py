@@ -39,7 +39,7 @@ def cell(names: Iterable[str]) -> str:
 
 def page() -> str:
     rows.complete()
-    names = [n for n in rows.ROWS if not n.endswith(("_ptsz", "_ptds")) and n not in binaries.LOGGED]
+    names = [n for n in rows.ROWS if n in rows.exports() and not n.endswith(("_ptsz", "_ptds")) and n not in binaries.LOGGED]
     kinds = {n: rows.ROWS[n].kind for n in names}
     total = {kind: sum(k == kind for k in kinds.values()) for kind in (rows.DOES, rows.ACCEPTS, rows.REFUSES)}
     lines = [

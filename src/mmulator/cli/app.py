@@ -66,15 +66,10 @@ def _give_up_output() -> None:
 def _run(arguments: list[str]) -> int:
     try:
         code = _command(arguments)
-    except MmulatorError as error:
-        print_error(error, as_json="--json" in arguments)
-        return 2 if isinstance(error, WrongUsage) else 1
+    except (MmulatorError, KeyboardInterrupt) as error:
+        return ended(error, as_json="--json" in arguments)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    except KeyboardInterrupt:
-        sys.unraisablehook = lambda _: None  # objects of libraries that were half made are not worth a word
-        print("interrupted", file=sys.stderr)
-        return _INTERRUPTED
     except Exception as error:
         if isinstance(error, OSError) and error.filename is None:  # of a file without a name: standard output
             raise
@@ -90,6 +85,16 @@ def _run(arguments: list[str]) -> int:
         print_error(bug, as_json="--json" in arguments)
         return 1
     return code
+
+
+def ended(error: MmulatorError | KeyboardInterrupt, as_json: bool) -> int:
+    """Print why a command ended; its exit code."""
+    if isinstance(error, KeyboardInterrupt):
+        sys.unraisablehook = lambda _: None  # objects of libraries that were half made are not worth a word
+        print("interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    print_error(error, as_json)
+    return 2 if isinstance(error, WrongUsage) else 1
 
 
 def _command(words: list[str]) -> int:

@@ -11,15 +11,28 @@ from mmulator.cli.parser import ProgramWords
 def begin(arguments: list[str]) -> None:
     """Run nvcc at once. Returns where there is an error to print, or help. A first `--` makes `--help` nvcc's, too."""
     from mmulator.errors import MmulatorError
-    from mmulator.toolkit.wrapper import main
 
     if arguments in (["-h"], ["--help"]):
         return
     try:
-        code = main(arguments[1:] if arguments[:1] == ["--"] else arguments, replace=True)
+        code = _run(arguments[1:] if arguments[:1] == ["--"] else arguments, replace=True)
     except MmulatorError:
         return
     raise SystemExit(code)
+
+
+def _run(arguments: list[str], replace: bool = False) -> int:
+    """Run nvcc, whose linker finds our libraries, too."""
+    import os
+    from contextlib import suppress
+
+    from mmulator.cli.program import libraries
+    from mmulator.errors import UnsupportedError
+    from mmulator.toolkit.wrapper import main
+
+    with suppress(UnsupportedError):  # another system, where programs are compiled and do not run
+        os.environ["LIBRARY_PATH"] = libraries(os.environ)["LIBRARY_PATH"]
+    return main(arguments, replace)
 
 
 _ARGUMENTS = ProgramWords("As nvcc takes them.", "ARGS...", whole=True)
@@ -38,6 +51,4 @@ def nvcc(arguments: Annotated[list[str] | None, _ARGUMENTS] = None) -> None:
         mmulator nvcc -O3 -arch=sm_90a main.cu -o main
         mmulator nvcc -cubin -arch=sm_90a kernel.cu
     """
-    from mmulator.toolkit.wrapper import main
-
-    sys.exit(main(arguments or []))
+    sys.exit(_run(arguments or []))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping
@@ -27,7 +28,12 @@ def begin(arguments: list[str]) -> None:
     if gathers(environment):
         return
     hint_behind(arguments)
-    start(arguments, environment)
+    try:
+        start(arguments, environment)
+    except (MmulatorError, KeyboardInterrupt) as error:
+        from mmulator.cli.app import ended
+
+        raise SystemExit(ended(error, as_json=False)) from None
 
 
 def gathers(environment: Mapping[str, str]) -> bool:
@@ -62,6 +68,13 @@ def check_program(program: list[str]) -> None:
         kind_of(first)
 
 
+# NVIDIA's tools that ask a GPU, and what does the same here.
+_NVIDIAS = {
+    "compute-sanitizer": "mmulator exec --sanitize PROGRAM", "cuda-memcheck": "mmulator exec --sanitize PROGRAM",
+    "ncu": "mmulator exec --profile PROGRAM", "nv-nsight-cu-cli": "mmulator exec --profile PROGRAM",
+    "nsys": "mmulator exec --trace FILE.json PROGRAM", "nvprof": "mmulator exec --profile PROGRAM",
+    "cuda-gdb": "mmulator debug PROGRAM",
+}  # fmt: skip
 PYTHON, NATIVE, SOURCE = "a script of Python", "a program", "CUDA C++"
 
 
@@ -74,8 +87,11 @@ def kind_of(name: str) -> str:
 
     path = Path(name)
     if not path.exists():
-        found = shutil.which(name) if os.sep not in name else None
-        if found:
+        if name == "nvidia-smi":  # ours (libraries)
+            return NATIVE
+        if os.sep not in name and (found := _NVIDIAS.get(name) or shutil.which(name)):
+            if name in _NVIDIAS:
+                raise WrongUsage(f"{name} needs a GPU", hint=f"in its place: {found}")
             return kind_of(found)
         raise WrongUsage(
             f"cannot read {name}: No such file or directory", hint="exec takes what follows `python`, a program, or a .cu file"
@@ -141,7 +157,8 @@ def command(program: list[str], environment: dict[str, str]) -> tuple[list[str],
     kind = PYTHON if first[:1] == "-" else kind_of(first)
     if kind == PYTHON:
         with suppress(UnsupportedError):  # another system: then there are no libraries to load
-            environment = {**environment, **libraries(environment), **compilers(environment)}
+            environment = {**environment, **libraries(environment)}
+            environment = {**environment, **compilers(environment)}
         script = first if first[:1] == "-" or Path(first).exists() else shutil.which(first)  # pytest, torchrun
         return [sys.executable, str(script), *program[1:]], environment
     environment = {**environment, **libraries(environment)}
@@ -150,7 +167,9 @@ def command(program: list[str], environment: dict[str, str]) -> tuple[list[str],
         from mmulator.toolkit.building import compile_program
         from mmulator.toolkit.fatbin import own_target
 
-        made = compile_program(first, target=own_target(Settings.from_environment(environment).device))
+        os.environ["LIBRARY_PATH"] = environment["LIBRARY_PATH"]
+        settings = Settings.from_environment(environment)
+        made = compile_program(first, ["-lcuda", *shlex.split(settings.nvcc_flags)], own_target(settings.device))
         return [str(made), *program[1:]], environment
     if not _calls_cuda(first):
         environment |= compilers(environment)
@@ -200,6 +219,7 @@ def libraries(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         "LD_LIBRARY_PATH": first("LD_LIBRARY_PATH", str(place)),
         "LIBRARY_PATH": first("LIBRARY_PATH", str(place)),
+        "PATH": first("PATH", str(place / "bin")),
         "LD_PRELOAD": first("LD_PRELOAD", *(str(place / name) for name in RUNTIMES.values()), parted=" "),
         "NVCC_APPEND_FLAGS": first("NVCC_APPEND_FLAGS", "-cudart", "shared", parted=" "),
     }

@@ -9,7 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mmulator.errors import UnsupportedError
+from mmulator.doors.library.loaded import resident
+from mmulator.errors import InternalError, UnsupportedError
 from mmulator.toolkit.cubin import with_ptx
 
 _size_at = ctypes.POINTER(ctypes.c_size_t)
@@ -44,6 +45,14 @@ class WithPtx:
             behind = self._behind(program)
             ctypes.memmove((ctypes.cast(out, ctypes.c_void_p).value or 0) + size.value, behind, len(behind))
         return code
+
+
+def resident_nvrtc() -> WithPtx:
+    """The NVRTC of this process, which calls a function of it."""
+    for version in (13, 12):
+        if library := resident(f"libnvrtc.so.{version}"):
+            return WithPtx(library)
+    raise InternalError("a function of NVRTC was called, and NVRTC is not there")
 
 
 def complete_torch(utils: Any) -> None:

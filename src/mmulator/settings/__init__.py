@@ -225,6 +225,10 @@ class Settings:
         "", "exec variable", "such a file: the first launch that differs is told",
         "Run with a record's device and seed; say which launch differs first.", metavar="FILE.json", file=True, group=RESULTS,
     )  # fmt: skip
+    nvcc_flags: str = row(
+        "", "run exec debug check variable", "flags of nvcc where it compiles a `.cu`: `-DN=1 -Iinclude`",
+        "For nvcc, which compiles a .cu.", metavar="FLAGS",
+    )  # fmt: skip
     debug: str = row(
         "", "variable", "the debugger that launches come under, as `mmulator debug` sets it", read=readers.debug,
     )  # fmt: skip
@@ -303,7 +307,6 @@ TABLE: tuple[Setting, ...] = (
             but={"judge": {"help": "Absolute tolerance."}}),
     Setting("ulp", "run judge", "", "Pass what is within N steps of the type.", "N", read=whole(0), group=COMPARING,
             but={"judge": {"help": "Tolerance in steps of the type."}}),
-    Setting("nvcc_flags", "run check", "", "For nvcc, which compiles a .cu.", "FLAGS"),
     Setting("dask", "run conformance launch", "", "Share the blocks out on a Dask cluster.", "ADDRESS", but={
         "conformance": {"help": "Replay on the workers of a Dask cluster."}, "launch": {"word": "workers"}}),
     Setting("json", "run exec debug judge check conformance", "", "Print JSON.", group=RESULTS, but={

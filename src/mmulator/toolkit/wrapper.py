@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -27,18 +28,21 @@ _OUT, _FOLDER = {"-o", "-output-file"}, {"-odir", "-output-directory"}
 _DEPENDENCIES = {"-MD", "-MMD", "-MP", "-generate-dependencies-with-compile", "-generate-nonsystem-dependencies-with-compile",
                  "-generate-dependency-targets"}  # fmt: skip
 _DEPENDENCY_OF = {"-MF", "-MT", "-MQ", "-dependency-output", "-dependency-target-name"}
+_FILES = {"-options-file", "-optf"}
 # Flags whose next word is a value that matters here, or looks like a flag or an input.
 _VALUED = {
     *_GENERATE, *_CODE, *_ARCH, *_RUNTIME, *_OUT, *_FOLDER, *_DEPENDENCY_OF, "-include", "-pre-include", "-Xcompiler", "-Xlinker",
     "-Xptxas", "-Xnvlink", "-compiler-options", "-linker-options", "-ptxas-options", "-nvlink-options",
 }  # fmt: skip
+# CUDA's static runtime, in any spelling.
+_STATIC = re.compile(r"-l(?::lib)?cudart_static(?:\.a)?(?=,|$)|[^,]*/libcudart_static\.a(?=,|$)")
 _SOURCES = (".cu", ".c", ".cc", ".cpp", ".cxx", ".ptx")
 
 Words = list[tuple[str, str | None, list[str]]]  # flag with one dash, or ""; value, or None; the words as they were
 
 
 def split(arguments: Sequence[str]) -> Words:
-    """The words of a command line as flags with their values, and inputs."""
+    """The words of a command line as flags with their values, and inputs; those of files of options in place of the file."""
     found: Words = []
     rest = list(arguments)
     while rest:
@@ -48,7 +52,13 @@ def split(arguments: Sequence[str]) -> Words:
             continue
         name, equals, value = word.partition("=")
         name = "-" + name.lstrip("-")
-        if equals:
+        if name in _FILES and (value or rest):
+            files = (value or rest.pop(0)).split(",")
+            if all(Path(file).is_file() for file in files):
+                rest[:0] = [w for file in files for w in shlex.split(Path(file).read_text(errors="surrogateescape"))]
+            else:
+                found.append((name, None, [word] if equals else [word, *files]))  # nvcc says what is wrong
+        elif equals:
             found.append((name, value, [word]))
         elif name in _VALUED and rest:
             value = rest.pop(0)
@@ -59,10 +69,11 @@ def split(arguments: Sequence[str]) -> Words:
 
 
 def rewritten(words: Words) -> list[str]:
-    """The command line of nvcc: `-cudart shared`, `-lineinfo`, PTX beside machine code, `-arch=native` as our device."""
+    """The command line of nvcc: the shared runtime, `-lineinfo`, PTX beside machine code, `-arch=native` as our device."""
     single = any(name in _SINGLE for name, _, _ in words)
     known = {code for name, value, _ in words if name in _GENERATE for code in _codes(value or "") if code.startswith("compute_")}
     virtual = next((v for name, value, _ in words if name in _ARCH for v in [value or ""]), "").replace("sm_", "compute_")
+    named = any(name in _CODE for name, _, _ in words)
     out: list[str] = []
     said = any("cudart" in os.environ.get(name, "") for name in FLAGS)
     for name, value, given in words:
@@ -71,6 +82,9 @@ def rewritten(words: Words) -> list[str]:
             said, wanted = True, "shared" if value == "static" else value
         elif name in _ARCH and value == "native":
             wanted = str(_own())
+        elif name in _ARCH and not single and not named and (own := re.fullmatch(r"(?:sm|compute)_(\d+[af])", value or "")):
+            out += ["-gencode", f"arch=compute_{own[1]},code=[compute_{own[1]},sm_{own[1]}]"]
+            continue
         elif name in _ARCH and value in ("all", "all-major") and not single:  # has PTX of the last alone
             number = str(_own()).removeprefix("sm_")
             out += ["-gencode", f"arch=compute_{number},code=compute_{number}"]
@@ -79,7 +93,7 @@ def rewritten(words: Words) -> list[str]:
         elif name in _CODE and not single and "compute_" not in (value or "") and virtual.startswith("compute_"):
             wanted = f"{virtual},{value}"
         if wanted is None or wanted == value:
-            out += given
+            out += [_STATIC.sub("-lcudart", word) for word in given]
         else:
             out += [given[0], wanted] if len(given) == 2 else [f"{given[0].partition('=')[0]}={wanted}"]
     lines = [] if _LINES & {name for name, _, _ in words} else ["-lineinfo"]
@@ -113,6 +127,15 @@ def main(arguments: Sequence[str], replace: bool = False) -> int:
     """
     words = split(arguments)
     start = start_of(find_nvcc())
+    for n, (name, value, _) in enumerate(words):
+        if name in _OUT and value and value.startswith("/dev/"):  # ptxas would wait for ever for what it reads back from there
+            with tempfile.TemporaryDirectory(prefix="mmulator-") as folder:
+                out = str(Path(folder) / "out")
+                code = main([*(w for _, _, given in words[:n] for w in given), "-o", out,
+                             *(w for _, _, given in words[n + 1 :] for w in given)])  # fmt: skip
+                if not code:
+                    Path(value).write_bytes(Path(out).read_bytes())
+                return code
     command = [start[1], *rewritten(words)]
     cubins = any(name == "-cubin" for name, _, _ in words)
     try:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from mmulator.doors.cudart.rows import accepts, api, refuses, shared, thread
+from ctypes import c_void_p
+
+from mmulator.doors.cudart.rows import accepts, api, plain, refuses, shared, thread
 from mmulator.doors.libcuda import hints, modules
 from mmulator.doors.libcuda import memory as driver
 from mmulator.doors.libcuda.abi import Refused, put
 from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.nvrtc import resident_nvrtc
+
+# NVRTC's cubins, taken by a program that finds these functions in our library first: each is followed by its PTX ---------------
+plain("nvrtcGetCUBINSize", "pp", lambda program, out: resident_nvrtc().nvrtcGetCUBINSize(c_void_p(program), c_void_p(out)))
+plain("nvrtcGetCUBIN", "pp", lambda program, out: resident_nvrtc().nvrtcGetCUBIN(c_void_p(program), c_void_p(out)))
 
 # names and signatures that the runtime shares with the driver ----------------------------------------------------------------
 shared(

@@ -13,6 +13,7 @@ from mmulator.doors.library.elf import ENDED, ENTRIES_OF_LOG, LOG, LOG_ENTRY, LO
 
 CHAPTERS = (device, memory, launches, graphs, libraries)
 TEXTS = ("cudaGetErrorName", "cudaGetErrorString")
+OF_NVRTC = ("nvrtcGetCUBINSize", "nvrtcGetCUBIN")  # that the libraries export, too
 _kept: list[Any] = []  # functions of C that the tables lead to
 
 
@@ -84,6 +85,6 @@ def _native(name: str, version: int) -> Any:
 
 def slots(version: int) -> tuple[list[str], list[str], list[str]]:
     """(plain functions, registrations, functions that return a text) of a version of CUDA, as the slots of the table follow."""
-    present = [name for name, versions in rows.exports().items() if version in versions]
+    present = [name for name, versions in rows.exports().items() if version in versions] + list(OF_NVRTC)
     plain = [name for name in present if name not in binaries.LOGGED and name not in TEXTS]
     return plain, [name for name in binaries.LOGGED if name in present], list(TEXTS)

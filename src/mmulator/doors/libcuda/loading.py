@@ -54,6 +54,8 @@ _asked: list[bool] = []
 _NAMES = 1 << 16  # bytes at the end of a file
 _OF_RUNTIMES = bytes.fromhex("6bd5fb6c5bf4e74a8987d93912fd9df9")  # the name of the table
 STATIC = "CUDA's runtime is linked in statically, and does not run here: relink with -cudart shared"
+_COMPILERS = ("libnvrtc", "libnvJitLink", "libnvvm")  # they have no kernels, and work without
+STATIC_OF_LIBRARY = "CUDA's runtime linked in statically, and does not run here: use a library that is linked with -cudart shared"
 
 
 def names() -> tuple[list[str], list[str]]:
@@ -214,14 +216,19 @@ def _has_kernels(file: Path) -> bool:
 def export_table(out: int, which: int) -> None:
     """Refuse a table that no document describes. A runtime that is linked in statically asks for one; that is told once.
 
-    Kernels beside that runtime are not run, and nothing else tells. A library without kernels, such as NVRTC, can do without.
+    Kernels beside that runtime are not run, and nothing else tells.
     """
+    file = callers.file()
+    if file is not None and file.name.startswith(_COMPILERS):
+        raise Refused(Code.NOT_SUPPORTED)
     if get_bytes(which, 16) == _OF_RUNTIMES and not _asked:
-        file = callers.file()
         _asked.append(True)
-        print(f"mmulator: {STATIC}", file=sys.stderr, flush=True)
-        if file is not None and _has_kernels(file):
-            leaving.opened(register.work(STATIC, Code.NOT_SUPPORTED, False))
+        kernels = file is not None and _has_kernels(file)
+        library = kernels and file is not None and str(file.resolve()) != callers.program()
+        why = f"{file.name} has {STATIC_OF_LIBRARY}" if library and file is not None else STATIC
+        print(f"mmulator: {why}", file=sys.stderr, flush=True)
+        if kernels:
+            leaving.opened(register.work(why, Code.NOT_SUPPORTED, False))
     raise unsupported(
         "cuGetExportTable", "tables of the driver that no document describes",
         "CUDA's runtime asks for them where it is linked in statically: link with nvcc -cudart shared",

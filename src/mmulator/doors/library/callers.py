@@ -80,7 +80,8 @@ def _bare(frame: str) -> str:
 
 
 @cache
-def _program() -> str:
+def program() -> str:
+    """The file of this process's program."""
     return str(Path("/proc/self/exe").resolve())
 
 
@@ -89,15 +90,15 @@ def _of_program(address: int) -> tuple[str, ...]:
     """The function and the line of an address of the program, then those that it is inlined in; () for one of a library."""
     info = _Info()
     dladdr = ctypes.CDLL(None).dladdr
-    if not dladdr(ctypes.c_void_p(address), ctypes.byref(info)) or str(Path((info.file or b"").decode()).resolve()) != _program():
+    if not dladdr(ctypes.c_void_p(address), ctypes.byref(info)) or str(Path((info.file or b"").decode()).resolve()) != program():
         return ()
     tool, offset = shutil.which("addr2line"), address - (info.base or 0)
     said = ""
     if tool is not None:
-        words = [tool, "-f", "-i", "-e", _program(), hex(offset - 1)]
+        words = [tool, "-f", "-i", "-e", program(), hex(offset - 1)]
         said = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False).stdout
     lines = said.strip().splitlines() or ["??", "??:0"]
-    symbol = demangle((info.name or b"").decode()) or f"address 0x{offset:x} of {Path(_program()).name}"
+    symbol = demangle((info.name or b"").decode()) or f"address 0x{offset:x} of {Path(program()).name}"
     names = (symbol if name == "??" else demangle(name) for name in lines[::2])
     return tuple(_text(name, line) for name, line in zip(names, lines[1::2], strict=True))
 

@@ -42,7 +42,8 @@ class Exports:
     plain, noted, logged: names of the three kinds of functions. The table has slots for `plain`, `logged` and `texts`, in this
         order.
     texts: names of plain functions that return a text, also where Python cannot be started.
-    version: the symbol version of all names, "" for none.
+    version: the symbol version of all names but `guests`, "" for none.
+    guests: those of `plain` that another library has, too, and that are found here first.
     strings: the values of `boot.UNSAID`: without them the library cannot start Python, and Python has to fill the table itself.
     """
 
@@ -52,6 +53,7 @@ class Exports:
     logged: Sequence[str] = ()
     texts: Sequence[str] = ()
     version: str = ""
+    guests: Sequence[str] = ()
     strings: Mapping[str, str] | None = None
 
 
@@ -146,7 +148,8 @@ def library(exports: Exports, host: MachineCode) -> bytes:
     _write(image, strtab, strings)
     _write(image, hashtab, buckets)
     if exports.version:
-        kinds = [0, *(1 for _ in _IMPORTS), *(2 if n < slots else 1 for n in range(len(names)))]
+        versioned = {*names[:slots]} - {*exports.guests}
+        kinds = [0, *(1 for _ in _IMPORTS), *(2 if name in versioned else 1 for name in names)]
         struct.pack_into(f"<{symbols}H", image, versym, *kinds)
         for n, (flags, name) in enumerate(((1, exports.soname), (0, exports.version))):
             head = struct.pack("<4HIII", 1, flags, n + 1, 1, _hash(name), 20, 28 if n == 0 else 0)

@@ -1,4 +1,4 @@
-"""The folder of shared libraries: libcudart.so.12 and .13, libcuda.so.1, and libcuda.so to link against.
+"""The folder of shared libraries: libcudart.so.12 and .13, libcuda.so.1, and libcuda.so to link against; and of nvidia-smi.
 
 The libraries know the Python that made them: where its shared library, its standard library and its packages lie. So a program
 needs no more than to find the folder. It lies in the code cache, one for each installation and version of the package. A wheel
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from mmulator.codegen.sources import PACKAGE, fingerprint
@@ -95,10 +96,10 @@ def made(soname: str, said: Mapping[str, str]) -> Exports:
 
         plain, noted = names()
         return Exports(soname, plain, noted, strings=said)
-    from mmulator.doors.cudart.table import slots
+    from mmulator.doors.cudart.table import OF_NVRTC, slots
 
     plain, logged, texts = slots(next(v for v, name in RUNTIMES.items() if name == soname))
-    return Exports(soname, plain, (), logged, texts, soname, said)
+    return Exports(soname, plain, (), logged, texts, soname, OF_NVRTC, said)
 
 
 def shipped(soname: str) -> str:
@@ -149,5 +150,7 @@ def _folder() -> Path:
         for link, target in LINKS.items():
             with suppress(FileExistsError):
                 (place / link).symlink_to(target)
+        (place / "bin").mkdir(mode=0o700, exist_ok=True)
+        write(place / "bin" / "nvidia-smi", f'#!/bin/sh\nexec {quote(sys.executable)} -m mmulator.cli.smi "$@"\n', mode=0o700)
         write(place / "complete", b"", mode=0o700)
     return place

@@ -1,5 +1,5 @@
-"""Lanes of one store or cp.async that write different bytes to one place (rules/races.py), where the result is not specified. Lanes that
-store one sum of a butterfly of shuffles may differ in its rounding (program/butterflies.py).
+"""Lanes of one store or cp.async that write different bytes to one place (rules/races.py), where the result is not specified.
+Lanes that store one sum of a butterfly of shuffles may differ in its rounding (program/butterflies.py).
 """
 
 from __future__ import annotations
