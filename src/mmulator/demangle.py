@@ -472,3 +472,8 @@ def demangle(name: str) -> str:
 def base_name(name: str) -> str:
     """The qualified C++ name alone: `ns::gemm`."""
     return (_read(name) or (name, name))[1]
+
+
+def unmangled(text: str) -> str:
+    """A message with C++ names as people write them; in brackets stay those that stand beside such a name already."""
+    return re.sub(r"(?<![(\w])_Z\w+", lambda found: demangle(found[0]), text) if "_Z" in text else text

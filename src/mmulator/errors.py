@@ -53,8 +53,10 @@ class MmulatorError(Exception):
     def __init__(
         self, message: str, *, span: Span | None = None, rule: str | None = None, hint: str | None = None
     ) -> None:
-        super().__init__(message)
-        self.message = message
+        from mmulator.demangle import unmangled
+
+        self.message = unmangled(message)
+        super().__init__(self.message)
         self.span = span
         self.rule = rule
         self.hint = hint
@@ -137,7 +139,7 @@ class UnsupportedError(MmulatorError):
         from mmulator.refusals import register
 
         super().__init__(message, span=span, rule=rule, hint=hint)
-        register.enter(message)
+        register.enter(self.message)
 
 
 class OperandError(MmulatorError, ValueError):

@@ -20,11 +20,13 @@ from mmulator.isa.names.words import legal_forms
 def files() -> dict[str, Any]:
     """The tables of the static files, by name."""
     found = {}
+    name = ""
     for name, text in site.static():
         if name.startswith("data/"):
             table, _, value = text.removeprefix("table(").removesuffix(")\n").partition(",")
             assert name == f"data/{json.loads(table)}.js"
             found[json.loads(table)] = value
+    assert name == "index.html", "a page stands where all that it loads is in place"
     return found
 
 

@@ -516,4 +516,4 @@ def test_concepts_are_words_of_their_own_and_lead_on(capsys: pytest.CaptureFixtu
         assert code == 0 and all(line in out for line in topic.picture) and len(out.splitlines()) < 40
         for _, command in topic.commands:
             assert said(capsys, *shlex.split(command.partition("   ")[0])[1:])[0] == 0, command
-    assert "a concept: swizzle" in said(capsys, "explain", "swizle")[2]
+    assert said(capsys, "explain", "swizle")[2].endswith("\n  hint: did you mean the concept swizzle?\n")

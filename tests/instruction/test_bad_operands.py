@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -207,6 +208,15 @@ def test_compute_and_matmul_refuse(text: str, arguments: Any, options: Any, erro
             mm.matmul(*arguments, instruction=i, **options)
 
 
+def test_a_product_without_an_instruction_names_those_that_fit() -> None:
+    h, w = ("'mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32'", "'wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16'")
+    for device, says in (("H100", f"instruction={h} or {w} or 'wmma"), ("A100", f"instruction={h} or 'wmma"), ("V100", "'wmma")):
+        with pytest.raises(OperandError, match=re.escape(says)):
+            mm.matmul(A, B, device=device)
+    with pytest.raises(OperandError, match="hint: `mmulator list` has all"):
+        mm.matmul([[1]], [[1]])
+
+
 def test_matmul_refuses_extents_that_do_not_fit() -> None:
     for a, b, c, says in (
         (A, B[:5], None, r"A \(16, 16\) and B \(5, 8\)"),
@@ -217,7 +227,7 @@ def test_matmul_refuses_extents_that_do_not_fit() -> None:
             mm.matmul(a, b, c, instruction=MMA)
     with pytest.raises(OperandError, match="scale_a"):
         mm.matmul(E4, E5, instruction=SCALED, device="sm_120", scale_a=ONE[:15], scale_b=ONE[:1].repeat(8, 1))
-    with pytest.raises(OperandError, match="a string, not NoneType"):
+    with pytest.raises(OperandError, match="needs an instruction"):
         mm.matmul(A, B, instruction=None)  # type: ignore[arg-type]
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from mmulator.demangle import base_name, demangle
+from mmulator.demangle import base_name, demangle, unmangled
 from mmulator.errors import LaunchError
 from mmulator.names import choose, readable, shorter
 from tests.support.places import DATA
@@ -30,6 +30,12 @@ def test_other_names_stay_as_they_are() -> None:
             at = generator.randrange(2, len(name))
             for other in (name[:at], name[:at] + generator.choice("ZNIESTLPK0_9") + name[at + 1 :]):
                 assert isinstance(demangle(other), str) and isinstance(base_name(other), str)
+
+
+def test_messages_have_readable_names() -> None:
+    assert str(LaunchError("_Z4lonePi: no room")) == "lone(int*): no room"
+    for text in ("k", "lone(int*) (_Z4lonePi)", "_Z4lonePi_param_0", "a_Z4lonePi", "_Zfoo"):
+        assert unmangled(text) == text
 
 
 def test_long_names_lose_what_lies_deepest() -> None:

@@ -36,7 +36,8 @@ def copy_pages(source: Path) -> dict[str, list[str]]:
             place.parent.mkdir(exist_ok=True)
             place.write_text(_with_links(page.read_text(), page, docs))
     for name in TOP:
-        (source / name).write_text(_with_links((ROOT / name).read_text(), ROOT / name, docs))
+        text = _with_links((ROOT / name).read_text(), ROOT / name, docs)
+        (source / name).write_text(f"---\nnosearch: true\n---\n\n{text}")  # whoever searches asks for pages of docs/
     groups = _groups((docs / "README.md").read_text())
     groups["Project"] = ["glossary", *(name.removesuffix(".md") for name in TOP)]
     told = {name for names in groups.values() for name in names}
@@ -82,22 +83,9 @@ def _with_links(text: str, page: Path, docs: Path) -> str:
     return "".join(part if part.startswith("```") else _LINK.sub(turned, part) for part in parts)
 
 
-_WAYS = (
-    ("You write Triton", "tutorials/triton", "Run a kernel that faults, find the line, mend it, and test it without a GPU."),
-    ("You write CUDA C++ or PTX", "tutorials/cuda", "Compile, run, and find the race that a GPU's luck hides."),
-    ("You learn the instructions", "tutorials/instructions", "Which lane holds which element, and what a descriptor says."),
-    ("You study the arithmetic", "tutorials/numerics", "Why an A100 and an H100 add up the same numbers to different sums."),
-)
-
-
 def index(groups: dict[str, list[str]]) -> str:
-    """The first page: what this is, four ways in, and the lists of pages."""
-    lines = [
-        "# mmulator", "", "mmulator runs NVIDIA tensor-core kernels on a CPU and gives the GPU's bits. It takes PTX from Triton,",
-        "nvcc and others, and says what is wrong with it. It needs no GPU, driver or CUDA toolkit.", "",
-        "| way in | ten minutes |", "| --- | --- |",
-        *(f"| [{name}]({page}.md) | {said} |" for name, page, said in _WAYS), "",
-    ]  # fmt: skip
+    """The first page: the project's README, and the lists of pages."""
+    lines = [_with_links((ROOT / "README.md").read_text(), ROOT / "README.md", ROOT / "docs")]
     for heading, names in groups.items():
         lines += ["```{toctree}", f":caption: {heading}", ":hidden:", "", *dict.fromkeys(names), "```", ""]
     return "\n".join(lines)

@@ -65,9 +65,9 @@ def explain(
     try:
         found = answer(" ".join(instruction), target, ptx, device=device)
     except MmulatorError as error:
-        near = {"a rule of the sanitizer": rules.similar(instruction), "a concept": topics.similar(instruction)}
-        meant = (f"{what}: {', '.join(names)}" for what, names in near.items() if names)
-        error.hint = "; ".join(filter(None, (error.hint, *meant)))
+        near = {"the rule of the sanitizer": rules.similar(instruction), "the concept": topics.similar(instruction)}
+        meant = (f"did you mean {what} {' or '.join(names)}?" for what, names in near.items() if names)
+        error.hint = " ".join(meant) or error.hint
         raise
     if json:
         print_json("explain", {"ok": True, **found.to_dict()})

@@ -48,11 +48,13 @@ def explore(
 
 def _export(folder: Path, json: bool) -> None:
     from mmulator.cli.output import print_json
+    from mmulator.cli.progress import Progress
     from mmulator.errors import MmulatorError
     from mmulator.explore.site import export
 
     try:
-        count, size = export(folder)
+        with Progress(quiet=json) as progress:
+            count, size = export(folder, progress.update)
     except OSError as error:
         raise MmulatorError(f"cannot write {error.filename}: {error.strerror}") from None
     if json:

@@ -224,8 +224,9 @@ def _job(file: Path, given: dict[str, Any]) -> Job:
         return load_job(file)
     check_text(file)
     if given["grid"] is None or given["block"] is None:
+        whole = f"; a program with a main: `mmulator exec {file}`" if file.suffix == ".cu" else ""
         raise LaunchError(
-            f"{file} needs --grid and --block", hint="or write a launch file: `mmulator run --help` shows one"
+            f"{file} needs --grid and --block", hint=f"or write a launch file: `mmulator run --help` shows one{whole}"
         )
     job = Job(file, given["entry"], _numbers(given["grid"], "--grid"), _numbers(given["block"], "--block"), given["shared"] or 0)
     job.cluster = None if given["cluster"] is None else _numbers(given["cluster"], "--cluster")

@@ -15,6 +15,7 @@ from mmulator.inspect.views.lines import CHUNK, LINE, Drawn
 from mmulator.inspect.views.tile import cells
 from mmulator.layouts.swizzle import SWIZZLES5, Swizzle
 
+_MODES = {"128B": SWIZZLES5["128B"], **SWIZZLES5}  # the usual one first
 _MAJORS = {"K-major": False, "M-major or N-major": True}
 # What reads a tile -> types of elements, of which those beside it have the same tiles.
 _TYPES = {
@@ -27,7 +28,7 @@ _SIZES = {"wgmma": {"a": (64,), "b": (8, 16, 32, 64, 128, 256)}, "tcgen05": {"a"
 # swizzles -------------------------------------------------------------------------------------------------------------
 def _swizzles() -> Choices:
     return {
-        name: dict.fromkeys([str(n) for n in range(mode.mask + 1)] if mode.mask else ["0"]) for name, mode in SWIZZLES5.items()
+        name: dict.fromkeys([str(n) for n in range(mode.mask + 1)] if mode.mask else ["0"]) for name, mode in _MODES.items()
     }
 
 
@@ -73,7 +74,7 @@ def choices() -> Choices:
     tree: Choices = {}
     for reader, types in _TYPES.items():
         for named, operand in product(types, "ab"):
-            for size, major, mode in product(_SIZES[reader][operand], _MAJORS, SWIZZLES5):
+            for size, major, mode in product(_SIZES[reader][operand], _MAJORS, _MODES):
                 values = reader, named, operand, f"{'m' if operand == 'a' else 'n'} = {size}", major, mode
                 try:
                     answer(*values)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from mmulator import __version__
 from mmulator.errors import MmulatorError, OperandError
@@ -23,6 +23,7 @@ VIEWS: dict[str, View] = {
     for view in (fragments.VIEW, memory.SWIZZLE, memory.DESCRIPTOR, tensormaps.VIEW, sparsity.VIEW, formats.VIEW, products.VIEW)
 }
 PARTS = ("page.css", "page.js")  # beside index.html
+Said: TypeAlias = Callable[[str, int, int], object]
 _PACKED = 64  # documents of a file
 _LARGE = 2000  # bytes; a larger block has a file of its own, which documents share
 
@@ -95,19 +96,22 @@ def answer(name: str, given: Mapping[str, str]) -> dict[str, Any]:
         return {"error": "a number is too large, or a list too long", "hint": ""}
 
 
+def _quiet(*_: object) -> None: ...
+
+
 # Static files ---------------------------------------------------------------------------------------------------------
-def static() -> Iterator[tuple[str, str]]:
-    """(name, text) of every file of the explorer without a server.
+def static(said: Said = _quiet) -> Iterator[tuple[str, str]]:
+    """(name, text) of every file of the explorer without a server; index.html is the last. said: is called with each view.
 
     Tables are scripts that hand over their value, since a page that was opened from a folder may not read other files.
     Documents that are equal are one, and so are large blocks that are equal.
     """
-    yield "index.html", page("files")
     yield from ((name, part(name)) for name in PARTS)
     blocks: dict[str, int] = {}
     documents: dict[str, int] = {}
     contents = index()
-    for view, data in zip(VIEWS.values(), contents["views"]):
+    for done, (view, data) in enumerate(zip(VIEWS.values(), contents["views"])):
+        said("views", done, len(VIEWS))
         known: dict[object, int] = {}
 
         def number(*values: str, view: View = view, known: dict[object, int] = known) -> int:
@@ -129,6 +133,7 @@ def static() -> Iterator[tuple[str, str]]:
         name = f"documents-{n // _PACKED}"
         yield f"data/{name}.js", _script(name, f"[{','.join(packs[n : n + _PACKED])}]")
     yield "data/index.js", _script("index", _json(contents | {"packed": _PACKED}))
+    yield "index.html", page("files")
 
 
 def _numbered(choices: Choices, number: Any, *before: str) -> Choices:
@@ -147,11 +152,15 @@ def _script(name: str, text: str) -> str:
     return f"table({_json(name)},{text})\n"
 
 
-def export(folder: Path) -> tuple[int, int]:
-    """Write the explorer without a server; returns the number of files and of bytes. Raises OSError."""
+def export(folder: Path, said: Said = _quiet) -> tuple[int, int]:
+    """Write the explorer without a server; returns the number of files and of bytes. Raises OSError.
+
+    An old index.html goes first and the new one comes last, so that a folder has it only where all other files are in place.
+    """
     count = size = 0
     (folder / "data").mkdir(parents=True, exist_ok=True)
-    for name, text in static():
+    (folder / "index.html").unlink(missing_ok=True)
+    for name, text in static(said):
         write(folder / name, data := text.encode())
         size += len(data)
         count += 1

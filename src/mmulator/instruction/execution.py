@@ -68,7 +68,7 @@ def default_chip(form: Form, target: Target | None) -> str:
     """The device of a product without one: sm_90, but for tcgen05 the chip of its target, or else the first that has it."""
     if form.is_matrix:
         return "sm_90"
-    own, having = default_device(target) if target else "", _having(form)
+    own, having = default_device(target) if target else "", devices_with(form)
     return own if own in having else having[0]
 
 
@@ -81,7 +81,7 @@ def check_device(form: Form, device: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _check_device(form: Form, given: str) -> str:
-    device, having, requires = as_device(given), _having(form), form.row.requires
+    device, having, requires = as_device(given), devices_with(form), form.row.requires
     if device not in having:
         raise UnsupportedError(
             f"{device} has no {form}",
@@ -91,7 +91,7 @@ def _check_device(form: Form, given: str) -> str:
     return device
 
 
-def _having(form: Form) -> list[str]:
+def devices_with(form: Form) -> list[str]:
     """The devices that have a form."""
     return [d for d in DEVICES if any(target.runs_on(d) for target in form.row.requires.targets())]
 

@@ -16,7 +16,9 @@ from mmulator.instruction import chunks, execution
 from mmulator.instruction.instruction import Instruction
 from mmulator.instruction.operands import check_signs, sparse_a
 from mmulator.interop import as_array
+from mmulator.isa.chips import as_device
 from mmulator.isa.form import Form
+from mmulator.isa.names.words import Query, legal_forms, rank
 from mmulator.isa.types import ElementType
 from mmulator.layouts import sparse
 from mmulator.numerics.formats import SCALE_OF_ONE, from_raw, to_raw
@@ -32,7 +34,7 @@ def matmul(
     B: Any,
     C: Any = None,
     *,
-    instruction: Instruction | str,
+    instruction: Instruction | str = "",
     device: str | None = None,
     imm_scale_a: int = 1,
     imm_scale_b: int = 1,
@@ -46,7 +48,7 @@ def matmul(
         `sparse.compress`, or the elements that are kept, [..., M, K / 2], with `metadata`.
     B: [..., K, N].
     C: [..., M, N]; None is zero.
-    instruction: an Instruction, or a name or words for `Instruction.parse`.
+    instruction: an Instruction, or a name or words for `Instruction.parse`; it must be given.
     device: name of a device or chip, such as "sm_90" or "H100"; None is sm_90, and the target's chip for tcgen05.
     imm_scale_a, imm_scale_b: 1 or -1, as for wgmma, in every step.
     scale_a: [..., M, S], for block scaling: one factor for every k / scale_vec elements.
@@ -60,6 +62,8 @@ def matmul(
     on demand: chunks of M and N in any order, chunks along K one after another (docs/dask.md).
     Raises OperandError for wrong shapes or dtypes, UnsupportedError where the device lacks the instruction.
     """
+    if not instruction:
+        raise _unnamed(A, B, device)
     i = instruction if isinstance(instruction, Instruction) else Instruction.parse(instruction)
     form = i.form
     if not form.atype or not form.btype or not form.dtype:
@@ -78,6 +82,17 @@ def matmul(
         dot_key(form), device, o.a, o.b, o.c, imm_scale_a=imm_scale_a, imm_scale_b=imm_scale_b, indices=o.indices, **o.scales
     )
     return from_raw(form.dtype, d)
+
+
+def _unnamed(A: Any, B: Any, device: str | None) -> OperandError:
+    """The error of a product without an instruction. Its hint has those that multiply such elements on the device."""
+    types, chip = [f"{getattr(x, 'dtype', 0)}".rpartition(".")[2] for x in (A, B)], as_device(device or "sm_90")
+    fitting = (f for f in legal_forms() if f.atype and f.btype and [f.atype.numpy, f.btype.numpy] == types)
+    best: dict[str, str] = {}
+    for form in sorted((f for f in fitting if chip in execution.devices_with(f)), key=lambda f: rank(f, Query())):
+        best.setdefault(form.family, form.mnemonic)
+    some = f"such as instruction={' or '.join(map(repr, best.values()))}; " if best else ""
+    return OperandError("matmul needs an instruction: it decides the sum", hint=f"{some}`mmulator list` has all")
 
 
 @dataclass(frozen=True)

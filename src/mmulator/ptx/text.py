@@ -37,6 +37,8 @@ def foreign(data: bytes, name: str) -> tuple[str, str] | None:
             return what, hint
     if b"\0" in data:
         return "binary", _EXTRACT
+    if name.endswith((".py", ".md")):
+        return ("a Python program", f"mmulator exec {name}") if name[-1] == "y" else ("a page", "`mmulator exec` runs programs")
     if name.endswith((".cu", ".cuh")) or (b"__global__" in data and b".version" not in data):
         return "CUDA C++", _COMPILE
     return None

@@ -190,7 +190,13 @@ def try_what_is_wrong_is_said():
     try:
         launch(add, x, 1, shared=60000)
     except Failed as error:
-        assert "opted in to 49152" in str(error), error
+        assert "opted in to 49152" in str(error) and "MaxDynamicSharedMemorySize, 60000)" in str(error), error
+    else:
+        raise AssertionError("nothing was said")
+    try:
+        launch(add, x, 1, shared=300000)
+    except Failed as error:
+        assert "more than the 232448 of sm_90" in str(error) and "opted" not in str(error), error
     else:
         raise AssertionError("nothing was said")
     call("cuFuncSetAttribute", add, 8, 60000)

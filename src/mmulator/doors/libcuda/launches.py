@@ -14,7 +14,7 @@ from mmulator.doors.libcuda.state import PRIMARY, CudaKernel, EventState, Stream
 from mmulator.driver import Event
 from mmulator.driver.memory import lent_memory
 from mmulator.errors import LaunchError
-from mmulator.launch.limits import MAX_BLOCK, MAX_GRID, dimensions
+from mmulator.launch.limits import MAX_BLOCK, MAX_GRID, check_shared, dimensions
 from mmulator.launch.shape import LaunchShape
 
 Extent = tuple[int, int, int]
@@ -70,10 +70,12 @@ def _shape(
 ) -> LaunchShape:
     """The shape of a launch. Raises LaunchError, Refused or UnsupportedError."""
     grid, block = dimensions(grid, "grid", MAX_GRID), dimensions(block, "block", MAX_BLOCK)
+    check_shared(kernel.function.static_shared, shared, state().driver.device.name)  # no opt-in makes room beyond the chip's
     if shared > kernel.dynamic:
         raise LaunchError(
             f"{kernel.function.name}: {shared} bytes of dynamic shared memory, and the kernel has opted in to {kernel.dynamic}",
-            hint="set CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES first",
+            hint=f"call cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {shared}) first; in a "
+            "program of the driver API, cuFuncSetAttribute with CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES",
         )
     if cooperative:
         _check_cooperative(kernel, grid, block, shared)

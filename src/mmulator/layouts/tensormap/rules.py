@@ -174,7 +174,7 @@ def _row(m: Encoded) -> _Found:
         yield (
             name,
             f"is {row} elements of {m.type}, {in_shared} bytes: with swizzle {m.swizzle} a row has at most {width}",
-            f"copy boxes of {width * m.type.elements // m.type.shared} elements, or take a wider swizzle",
+            f"copy boxes of {width * m.type.elements // m.type.shared} elements" + ", or take a wider swizzle" * (width < 128),
         )
 
 
