@@ -68,6 +68,11 @@ class Span:
         return self.source.lines.at(self.start, self.source.text, self.source.name)
 
     @property
+    def assembly(self) -> int:
+        """The offset at which the inline assembly around this begins; -1 for none."""
+        return self.source.lines.assembly(self.start, self.source.text)
+
+    @property
     def brief(self) -> str:
         """The line of the program as `mm.py:17`, or ""."""
         location = self.location
