@@ -112,7 +112,7 @@ def _plain(record: Place | Finding) -> dict[str, Any]:
     """Fields of a record as data; its span as line, column, statement and the line of the program."""
     span = record.span
     place = None if span is None else {
-        "file": span.source.name, "line": span.line, "column": span.column, "text": span.text,
+        "file": span.source.file, "line": span.line, "column": span.column, "text": span.text,
         "source": span.location.as_dict() if span.location else None,
     }  # fmt: skip
     return {f.name: getattr(record, f.name) for f in fields(record) if f.name != "span"} | {"place": place}

@@ -61,8 +61,8 @@ def split(arguments: Sequence[str]) -> Words:
 
 
 def rewritten(words: Words) -> list[str]:
-    """The command line of nvcc: `-cudart shared`, `-lineinfo`, lines of the host's code, PTX beside machine code, `-arch=native` as
-    our device.
+    """The command line of nvcc: `-cudart shared`, `-lineinfo`, lines of the host's code, PTX beside machine code,
+    `-arch=native` as our device.
     """
     single = any(name in _SINGLE for name, _, _ in words)
     known = {code for name, value, _ in words if name in _GENERATE for code in _codes(value or "") if code.startswith("compute_")}
