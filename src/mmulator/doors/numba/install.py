@@ -15,11 +15,13 @@ from mmulator.doors.libcuda.abi import taken
 from mmulator.doors.libcuda.reasons import with_reason
 from mmulator.doors.libcuda.state import state
 from mmulator.doors.where import located
-from mmulator.driver.memory import lenders
+from mmulator.driver.memory import lenders, namers
 from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.launch.regions import Region
+from mmulator.record.names import DeviceArray
 
-_POINTER = 4  # of the words that Numba passes for an array, the one with its address
+# Of the words that Numba passes for an array: the bytes of an element, its address, where its extents and then its strides begin.
+_ITEM, _POINTER, _SHAPE = 3, 4, 5
 
 
 def install() -> None:
@@ -55,17 +57,31 @@ def _telling(driver: Any, check: Any) -> Any:
 
 
 class _Given(threading.local):
-    """The launch that a thread has under way: labels of the arrays among its arguments, and their addresses."""
+    """The launch that a thread has under way: labels of the arrays among its arguments, their types and the words passed."""
 
     labels: Sequence[str] = ()
-    addresses: Sequence[int] = ()
+    words: Sequence[tuple[Any, list[int]]] = ()
 
     def regions(self) -> Sequence[Region]:
         """The arrays, each up to the end of its allocation: part of what the kernel may use anyway, with names."""
         memory, found = state().driver.memory, []
-        for label, address in zip(self.labels, self.addresses):
-            if address and (a := memory.known(address)) is not None:
+        for label, (_, words) in zip(self.labels, self.words):
+            if (address := int(words[_POINTER])) and (a := memory.known(address)) is not None:
                 found.append(Region(address, a.end - address, label, True, a.room, None, a.host + address - a.start))
+        return found
+
+    def arrays(self) -> list[DeviceArray]:
+        """The arrays as data, by the names of the parameters."""
+        from numba.cuda.np.numpy_support import as_dtype
+
+        found = []
+        for label, (kind, words) in zip(self.labels, self.words):
+            shape, strides = (tuple(map(int, words[n : n + kind.ndim])) for n in (_SHAPE, _SHAPE + kind.ndim))
+            name = label.partition("(")[2].replace("), item ", ".").rstrip(")")
+            if name and all(shape) and all(n >= 0 for n in strides):
+                size, packed = words[_ITEM] + sum((n - 1) * s for n, s in zip(shape, strides)), kind.layout == "C"
+                start, dtype = int(words[_POINTER]), as_dtype(kind.dtype)
+                found.append(DeviceArray(name, start, size, shape, words[_ITEM], dtype, () if packed else strides))
         return found
 
 
@@ -109,22 +125,24 @@ def _name_what_is_launched() -> None:
             names = [f" ({name})" for name in signature(function).parameters] if function else [""] * len(self.argument_types)
             numbers = [f"argument {n}{name}" for n, name in enumerate(names)]
             self.mmulator_labels = () if self.extensions else tuple(labels(self.argument_types, numbers))
-        given.labels, given.addresses = self.mmulator_labels, []
+        given.labels, given.words = self.mmulator_labels, []
         try:
             launch(self, *args, **named)
         except MmulatorError as error:
-            raise located(error)  # noqa: B904
+            located(error)
+            raise
         finally:
-            given.labels = given.addresses = ()
+            given.labels = given.words = ()
 
     @wraps(prepare)
     def prepared(self: Any, ty: Any, val: Any, stream: Any, retr: Any, kernelargs: list[Any]) -> None:
         first = len(kernelargs)
         prepare(self, ty, val, stream, retr, kernelargs)
         if isinstance(ty, types.Array) and not self.extensions:
-            given.addresses = [*given.addresses, int(kernelargs[first + _POINTER])]
+            given.words = [*given.words, (ty, kernelargs[first:])]
 
     dispatcher.compile_cuda = with_lines
     dispatcher._Kernel.launch, dispatcher._Kernel._prepare_args = named_launch, prepared
     debuginfo.DIBuilder._set_module_flags = mark
     lenders.append(given.regions)
+    namers.append(given.arrays)
