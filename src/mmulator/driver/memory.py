@@ -39,7 +39,7 @@ def lent_memory() -> Sequence[Region]:
 
 
 def named_arrays() -> list[Any]:
-    """What the namers know of arrays among the arguments of the launch under way."""
+    """The arrays among the arguments of the launch under way, as far as the namers know them."""
     return [array for namer in namers for array in namer()]
 
 
