@@ -34,6 +34,7 @@ _OPERATORS = {
 }  # fmt: skip
 _BETWEEN = ("pl", "mi", "ml", "dv", "rm", "an", "or", "eo", "ls", "rs", "eq", "ne", "lt", "gt", "le", "ge", "aa", "oo")
 _SPECIAL = {"TV": "vtable", "TT": "VTT", "TI": "typeinfo", "TS": "typeinfo name"}
+_NUMBA, _LOCAL = re.compile(r"\[abi:v\d+\]\[abi:c\w+\]"), re.compile(r"_3c(locals|lambda)_3e")  # tags; `<locals>` as it writes it
 _DEEPEST = 200
 _LONGEST = 1 << 15  # characters of a name, mangled or not, and of each part: substitutions can double it again and again
 _ROOM = 1 << 22  # characters of all parts that substitutions can refer to
@@ -458,13 +459,17 @@ def _read(name: str) -> tuple[str, str] | None:
         return None
     if reader.at < len(name) and not reader.peek("."):
         return None
+    if _NUMBA.search(found.full) and not found.base.startswith("NumbaEnv::"):
+        said = _LOCAL.sub(r"<\1>", found.base.replace("::", ".")).removeprefix("__main__.")
+        return said, said
     return found.full, found.base
 
 
 def demangle(name: str) -> str:
     """The C++ name with template arguments and parameters: `void gemm<float>(__half const*, float*)`.
 
-    A name that is not mangled, or that this module cannot read, stays as it is.
+    Of a function of Numba it is the name in Python: `outer.<locals>.add`. A name that is not mangled, or that this module cannot
+    read, stays as it is.
     """
     return (_read(name) or (name, name))[0]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from mmulator.location import ASM, printable
+from mmulator.location import printable
 from mmulator.refusals import number
 from mmulator.rules import RULES, Severity
 from mmulator.rules.words import between, in_words, language
@@ -112,7 +112,7 @@ def _plain(record: Place | Finding) -> dict[str, Any]:
     """Fields of a record as data; its span as line, column, statement and the line of the program."""
     span = record.span
     place = None if span is None else {
-        "file": span.source.name, "line": span.line, "column": span.column, "text": span.text,
+        "file": span.source.file, "line": span.line, "column": span.column, "text": span.text,
         "source": span.location.as_dict() if span.location else None,
     }  # fmt: skip
     return {f.name: getattr(record, f.name) for f in fields(record) if f.name != "span"} | {"place": place}
@@ -129,16 +129,10 @@ def spoken(text: str, here: Span | None, there: Span | None = None) -> str:
         return text
     whole, other = here.source.text, there.location if there is not None else None
     word = language(at.file, whole[:2000])
-    if there is not None and here.start != there.start and _assembly(here) == _assembly(there) >= 0:
+    if there is not None and here.start != there.start and here.assembly == there.assembly >= 0:
         word = ""  # both are in one piece of inline assembly
     lines = between(*((PurePath(a.file).name, a.line) for a in (at, other))) if other is not None else ""
     return in_words(text, word, lines)
-
-
-def _assembly(span: Span) -> int:
-    """Offset at which the inline assembly around an instruction begins; -1 for none."""
-    begin, end = (span.source.text.rfind(mark, 0, span.start) for mark in ASM)
-    return begin if begin > end else -1
 
 
 # several ------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from mmulator.classes import dataclass
 
 # patterns are texts, which `re` compiles where they are used first: a start uses none
 _FILE = r'(?m)^[^/\n"]*?\.file[ \t]+(\d{1,9})[ \t]+"([^"\n]*)"(?:[ \t]*,[ \t]*(\d{1,18})[ \t]*,[ \t]*(\d{1,18}))?'
-ASM = "// begin inline asm", "// end inline asm"  # LLVM counts lines in between, as if the program had them
+ASM = "// begin inline asm", "// end inline asm"  # a .loc in between counts the rows of the assembly, not the program's
 _INSTRUCTION = r"(?m)^[ \t]*(?:\w+:[ \t]*)?\{?[ \t]*(?:@!?[\w$%]+[ \t]+)?([a-z]\w*(?:\.[\w:]+)*)(?=[ \t;])"
 _STATEMENT = 40, 60  # lines of a program before and after the one that a compiler gives to inline assembly, where its text may be
 _STRINGS = r'\.section\s+"?\.debug_str"?\s*\{([^}]*)'
@@ -205,23 +205,35 @@ class LineTable:
         """Forget everything, because the text is read anew. spell: function that writes names of functions for people."""
         self._spell = spell
         self.marks: list[Mark] = []
+        self._own: list[Mark] = []  # without those inside inline assembly
+        self._seen = 0  # marks that `_own` was made of
+        self._pieces: list[tuple[int, int]] | None = None  # begin and end of each piece of inline assembly
         self._known: dict[int, Location | None] = {}
         self._asm: dict[int, dict[int, int]] = {}  # lines of inline assembly by their offset, for each piece by its own offset
         self._files: dict[int, tuple[str, tuple[int, int] | None]] | None = None
 
     def at(self, offset: int, text: str, name: str) -> Location | None:
         """The line of the program that the text was compiled from at a character offset. name: what the text is called."""
-        index = bisect_right(self.marks, offset, key=lambda mark: mark.offset) - 1
-        begin = text.rfind(ASM[0], 0, offset)
-        if begin > text.rfind(ASM[1], 0, offset):  # inside inline assembly: the statement is meant
-            index = bisect_right(self.marks, begin, key=lambda mark: mark.offset) - 1
-            return self._of_asm(begin, offset, self._at(index, text, name), text)
-        return self._at(index, text, name)
+        if self._seen != len(self.marks):
+            self._own = [mark for mark in self.marks if self.assembly(mark.offset, text) < 0]
+            self._seen, self._known = len(self.marks), {}
+        found = self._at(bisect_right(self._own, offset, key=lambda mark: mark.offset) - 1, text, name)
+        begin = self.assembly(offset, text)
+        return found if begin < 0 else self._of_asm(begin, offset, found, text)
+
+    def assembly(self, offset: int, text: str) -> int:
+        """The offset at which the inline assembly around an offset begins; -1 for none."""
+        if self._pieces is None:
+            ends = [0, *(found.start() for found in re.finditer(ASM[1], text)), len(text)]
+            begins = (found.start() for found in re.finditer(ASM[0], text))
+            self._pieces = [(begin, ends[bisect_right(ends, begin)]) for begin in begins]
+        index = bisect_right(self._pieces, (offset, len(text))) - 1
+        begin, end = self._pieces[index] if index >= 0 else (-1, -1)
+        return begin if begin <= offset < end else -1
 
     def _of_asm(self, begin: int, offset: int, statement: Location | None, text: str) -> Location | None:
-        """The line of an instruction of inline assembly: the line in the program's assembly text, if the file is there and
-        shows it; else
-        the line of the asm statement or of the call around it.
+        """The line of an instruction of inline assembly: that in the program's assembly text, if the file is there and shows it;
+        else that of the asm statement or of the call around it.
         """
         if statement is None:
             return None
@@ -231,7 +243,7 @@ class LineTable:
 
     def _at(self, index: int, text: str, name: str) -> Location | None:
         """The line of the program that a `.loc` mark names; None if it names no file."""
-        if not 0 <= index < len(self.marks) or not self.marks[index].file:
+        if not 0 <= index < len(self._own) or not self._own[index].file:
             return None
         if index not in self._known:
             if self._files is None:
@@ -246,14 +258,14 @@ class LineTable:
         self, index: int, text: str, name: str, files: dict[int, tuple[str, tuple[int, int] | None]]
     ) -> Location | None:
         chain: list[tuple[int, int, int, str]] = []
-        place: tuple[int, int, int] | None = self.marks[index][1:4]
+        place: tuple[int, int, int] | None = self._own[index][1:4]
         while place is not None and len(chain) < _MAX_CALLS:
-            mark = self.marks[index] if index >= 0 else Mark(0)
+            mark = self._own[index] if index >= 0 else Mark(0)
             chain.append((*place, self._spell(_string(text, mark.function, mark.skip))))
             place = mark.call
             while place is not None and index >= 0:  # the last mark of the line that calls
                 index -= 1
-                if index >= 0 and self.marks[index][1:4] == place:
+                if index >= 0 and self._own[index][1:4] == place:
                     break
         found: Location | None = None
         for number, line, column, function in reversed(chain):

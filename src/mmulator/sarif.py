@@ -244,7 +244,7 @@ def _located(record: Finding | Place, message: str) -> Result:
         file, _, line = record.location.rpartition(":")
         physical = {"artifactLocation": {"uri": _uri(file)}, "region": {"startLine": int(line)}}
     else:
-        physical = {"artifactLocation": {"uri": _uri(span.source.name)}, "region": _region(span)}
+        physical = {"artifactLocation": {"uri": _uri(span.source.file)}, "region": _region(span)}
     return {"physicalLocation": physical, **({"message": {"text": message}} if message else {})}
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from mmulator.classes import dataclass, node
 from mmulator.lazy import cached_property
@@ -18,11 +19,18 @@ class Source:
 
     name: a file name, or a description such as `<instruction>`.
     lines: what a compiler said about where the text comes from, as far as it has been parsed.
+    keep: writes a text that came from no file to one, for people to open.
     """
 
     name: str
     text: str = field(repr=False)
     lines: LineTable = field(default_factory=LineTable, repr=False)
+    keep: Callable[[str], Path | None] | None = field(default=None, repr=False)
+
+    @cached_property
+    def file(self) -> str:
+        """The name, or the file that `keep` has written."""
+        return str((self.keep(self.text) if self.keep is not None else None) or self.name)
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -68,6 +76,11 @@ class Span:
         return self.source.lines.at(self.start, self.source.text, self.source.name)
 
     @property
+    def assembly(self) -> int:
+        """The offset at which the inline assembly around this begins; -1 for none."""
+        return self.source.lines.assembly(self.start, self.source.text)
+
+    @property
     def brief(self) -> str:
         """The line of the program as `mm.py:17`, or ""."""
         location = self.location
@@ -83,9 +96,15 @@ class Span:
         """The lines of the program and of the text: `gemm.py:31, gemm.ptx:120`, or `gemm.ptx:120` where no program is named."""
         return f"{self.brief}, {self.row}" if self.brief else self.row
 
+    @property
+    def place(self) -> str:
+        """The line of the text as `gemm.ptx:120`, with the file as it was named; of a text without a file the one that is written
+        of it, unless the line of the program is known.
+        """
+        return f"{self.source.name if self.location else self.source.file}:{self.line}"
+
     def __str__(self) -> str:
-        line, column = self.source.position(self.start)
-        return f"{self.source.name}:{line}:{column}"
+        return f"{self.place}:{self.column}"
 
     def caret(self, width: int = 100) -> str:
         """The source line with a caret line under the span, cut to `width` columns around it."""

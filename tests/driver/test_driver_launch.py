@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
+import re
 import struct
 import subprocess
 import sys
@@ -13,6 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mmulator.cli.output import error_data
+from mmulator.codegen.store import _ENTRY
 from mmulator.driver import Driver, Region, Settings
 from mmulator.errors import ExecutionFault, LaunchError
 from mmulator.host.module import Module
@@ -244,3 +248,21 @@ def test_under_pages_that_trap(edge: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("MMULATOR_GUARD", edge)
     done = subprocess.run([sys.executable, "-c", GUARDED], capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stdout, done.stderr) == (0, "all\n", "")
+
+
+@pytest.mark.parametrize("lines", [True, False])
+def test_a_message_of_a_text_without_a_file_names_one(lines: bool) -> None:
+    """The file has the text, and the line that the message names. Where the program's line is known, no file is written."""
+    text = ONE.format(top="", body=".loc 1 7 3\n  trap;" if lines else "trap;") + '.file 1 "k.py"\n' * lines
+    text = text.replace(".version", f"// {lines} {os.urandom(8).hex()}\n.version")
+    with pytest.raises(ExecutionFault) as caught:
+        driver.launch(driver.load(text).function("k"), 1, 1, struct.pack("<Q", 0))
+    name, line, _ = str(caught.value).split(":", 2)
+    if lines:
+        assert name == "<ptx>" and "(k.py:7)" in str(caught.value)
+    else:
+        assert Path(name).read_text() == text and "trap;" in text.splitlines()[int(line) - 1]
+        assert re.fullmatch(_ENTRY, Path(name).name), "clear() leaves it"
+    file = error_data(caught.value)["file"]
+    assert Path(file).read_text() == text
+    Path(file).unlink()

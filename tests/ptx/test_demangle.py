@@ -20,6 +20,18 @@ def test_names_are_read_as_binutils_reads_them() -> None:
     assert {name: demangle(name) for name in TABLE} == TABLE
 
 
+def test_functions_of_numba_have_their_names_in_python() -> None:
+    tags = "B2v1B21cw51cXTLSUwv1sDUaKthq"
+    names = {
+        f"_ZN8__main__6helper12_3clocals_3e3add{tags}Ex5ArrayIxLi1E1C7mutable7alignedE": "helper.<locals>.add",
+        f"_ZN7kernels5saxpy{tags}Ef": "kernels.saxpy",
+        f"_ZN08NumbaEnv7kernels5saxpy{tags}Ef": "NumbaEnv::kernels::saxpy[abi:v1][abi:cw51cXTLSUwv1sDUaKthq](float)",
+    }
+    assert {name: demangle(name) for name in names} == names
+    for part, name in zip(("add", "saxpy"), names):
+        assert choose([*names][:2], part, "no kernel") == name
+
+
 def test_other_names_stay_as_they_are() -> None:
     """Nothing is made of a name that is cut off, changed, or none; and nothing fails."""
     for name in ("gemm", "", "_Z", "_Z4gem", "_ZN", "_Z1fS9_", "_Z1fT_", "_ZN1AC1Ev", "_Z" + "P" * 5000, "_Z" + "N1a" * 3000):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from pathlib import Path
 
 import numpy as np
@@ -244,6 +245,40 @@ def test_inline_assembly_is_found_in_the_program_or_is_its_statement(
     (function,) = parse_module(Source("k.ptx", text)).functions
     inside = [i for i in function.instructions if i.opcode in ("setp", "st")]
     assert [i.span.location and i.span.location.line for i in inside] == lines
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_marks_inside_inline_assembly_count_for_nothing(seed: int) -> None:
+    """LLVM writes a mark in front of an instruction whose place differs from the last one's, and one in front of each row of
+    assembly that begins with a name: the statement's line plus the row's number. So a run of pieces has marks inside alone, and
+    what stands after a piece may have none of its own.
+    """
+    draw = random.Random(seed)
+    rows, truth, last = list[str](), list[tuple[int, int]](), (1, 0)
+
+    def instruction(text: str, place: tuple[int, int]) -> None:
+        rows.append(text)
+        truth.append(place)
+
+    for _ in range(60):
+        place = last if draw.random() < 0.5 else (draw.randrange(2, 30), draw.randrange(1, 9))
+        if place != last:
+            rows.append(f".loc 1 {place[0]} {place[1]}")
+        last = place
+        if draw.random() < 0.4:
+            instruction("add.u32 %r, %r, 1;", place)
+            continue
+        rows.append("// begin inline asm")
+        for number in range(draw.randrange(1, 6)):
+            guard = draw.choice(("", "", "@%p "))
+            rows.extend([] if guard else [f".loc 1 {place[0] + number} {place[1]}"])
+            instruction(f"{guard}mov.u32 %r, {number};", place)
+        rows.append("// end inline asm")
+    body = ".reg .pred %p; .reg .u32 %r;\n.loc 1 1 0\nmov.u32 %r, 0;\n" + "\n".join(rows)
+    (function,) = parse_module(Source("k.ptx", f'{HEAD}.visible .entry k() {{\n{body}\nret;\n}}\n.file 1 "k.py"\n')).functions
+    truth = [(1, 0), *truth, last]
+    found = [at and (at.line, at.column) for at in (i.span.location for i in function.instructions)]
+    assert found == truth
 
 
 def test_long_chains_of_calls_fit_the_columns() -> None:

@@ -287,7 +287,7 @@ def output(file: Path) -> tuple[str, frozenset[Mark]]:
     text = re.sub(rf"/\S*/(?={file.name})", "", re.sub(r"\b0x[0-9a-f]{9,}", "0x...", done.stdout))
     told = re.findall(rf"\({file.name}:(\d+)\): (?:error|warning|note): (?:(?!\n\n)[^\[])*\[([\w,\s-]+)\]", text)
     marks = frozenset((int(line), rule) for line, rules in told for rule in re.split(r",\s+", rules))
-    return re.sub(r"(\.ptx|<ptx>):\d+(:\d+)?", r"\1:N", text), marks
+    return re.sub(r"(\.ptx|<ptx>):\d+((:|, )\d+)*", r"\1:N", text), marks
 
 
 def golden_of(file: Path) -> Path:

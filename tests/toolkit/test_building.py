@@ -201,7 +201,8 @@ def test_where_nvcc_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 # the wrapper ---------------------------------------------------------------------------------------------------------
-OURS = "-cudart shared -lineinfo"
+HOST = "-Xcompiler -g1"
+OURS = f"-cudart shared -lineinfo {HOST}"
 G80, G90 = "-gencode arch=compute_80,code=", "-gencode arch=compute_90a,code="
 
 
@@ -209,10 +210,13 @@ G80, G90 = "-gencode arch=compute_80,code=", "-gencode arch=compute_90a,code="
     ("given", "wanted"),
     [
         ("-O3 k.cu", f"{OURS} -O3 k.cu"),
-        ("-G k.cu", "-cudart shared -G k.cu"),
-        ("-cudart static k.cu", "-lineinfo -cudart shared k.cu"),
-        ("--cudart=static k.cu", "-lineinfo --cudart=shared k.cu"),
-        ("-cudart none --generate-line-info k.cu", "-cudart none --generate-line-info k.cu"),
+        ("-G k.cu", f"-cudart shared {HOST} -G k.cu"),
+        ("-g k.cu", "-cudart shared -lineinfo -g k.cu"),
+        ("-Xcompiler=-O2,-ggdb k.cu", "-cudart shared -lineinfo -Xcompiler=-O2,-ggdb k.cu"),
+        ("-Xcompiler -fno-gnu-unique k.cu", f"{OURS} -Xcompiler -fno-gnu-unique k.cu"),
+        ("-cudart static k.cu", f"-lineinfo {HOST} -cudart shared k.cu"),
+        ("--cudart=static k.cu", f"-lineinfo {HOST} --cudart=shared k.cu"),
+        ("-cudart none --generate-line-info k.cu", f"{HOST} -cudart none --generate-line-info k.cu"),
         (f"{G90}sm_90a", f"{OURS} {G90}[compute_90a,sm_90a]"),
         ("--generate-code=arch=compute_80,code=[sm_80]", f"{OURS} --generate-code=arch=compute_80,code=[compute_80,sm_80]"),
         (f"{G80}sm_80 {G80}sm_86", f"{OURS} {G80}[compute_80,sm_80] {G80}sm_86"),

@@ -31,7 +31,8 @@ def test_what_is_wrong_is_found_and_told(program: breaches.Change, request: pyte
 @compiled
 @pytest.mark.parametrize("file", [file for file in breaches.every() if file.suffix != ".ptx"], ids=lambda file: file.name)
 def test_a_program_is_told_of_its_own_lines(file: Path) -> None:
-    pytest.importorskip("triton" if file.suffix == ".py" else "mmulator")
+    for words, library in {"import triton": "triton", "from numba import": "numba_cuda"}.items():
+        pytest.importorskip(library if words in file.read_text() else "mmulator")
     (program,), (text, marks) = breaches.revisions(file), breaches.output(file)
     assert marks == program.marks, text
     assert text == breaches.texts(file)[""], "python -m tests.ub --bless"

@@ -47,7 +47,7 @@ def error_data(error: MmulatorError) -> dict[str, Any]:
     return {
         "kind": error.kind,
         "message": error.message,
-        "file": span.source.name if span else None,
+        "file": span.source.file if span else None,
         "line": span.line if span else None,
         "column": span.column if span else None,
         "caret": span.caret() if span else None,

@@ -2,9 +2,10 @@
 
 The folder is $MMULATOR_CACHE, or $XDG_CACHE_HOME/mmulator, or ~/.cache/mmulator; it may be deleted at any time. An entry is
 `KEY.o`: a header with its length, its key and the SHA-256 of its code, then the code. A file that does not match its header is
-ignored. `KEY.x` is a file that nvcc made; the code of `KEY.o` then is its SHA-256. Write access to the folder means control over
-what this process executes, so a folder or file that belongs to another user (root excepted), or is writable by others, is not
-used. The folder is held by its descriptor, so that it cannot be replaced while it is in use.
+ignored. `KEY.x` is a file that nvcc made; the code of `KEY.o` then is its SHA-256. `DIGEST.ptx` is a text that a message names,
+which nothing here reads. Write access to the folder means control over what this process executes, so a folder or file that
+belongs to another user (root excepted), or is writable by others, is not used. The folder is held by its descriptor, so that it
+cannot be replaced while it is in use.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _HEADER = struct.Struct("<8s32s32sQ")  # magic, key, digest of the code, its len
 _MAGIC = b"mmulobj2"
 _LARGEST = 1 << 26  # bytes of an entry: the largest ones are far below
 _STALE = 3600.0  # seconds after which a temporary file has lost its writer
-_ENTRY = r"[0-9a-f]{64}\.[ox]"
+_ENTRY = r"[0-9a-f]{64}\.[ox]|[0-9a-f]{12}\.ptx"
 _TEMPORARY = r"(\.[0-9a-f]{64}\.[0-9a-f]{12}\.tmp|tmp[a-z0-9_]{8})"
 _FOLDER = r"(libraries|cuda)-[0-9a-f]{16}"  # shared libraries of CUDA, and a CUDA_HOME (doors/library, toolkit)
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -152,6 +153,20 @@ class Store:
                 os.unlink(name, dir_fd=self.folder)
         self.write(key, digest_of(data).digest())
         return self.file(key)
+
+    def text(self, text: str) -> Path | None:
+        """A file with a text, for people to open; None if it cannot be written."""
+        data = text.encode("utf-8", "surrogateescape")
+        key = digest_of(data).digest().hex()
+        name, temporary = f"{key[:12]}.ptx", f".{key}.{os.urandom(6).hex()}.tmp"
+        try:
+            self._write_file(temporary, data)
+            os.replace(temporary, name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=self.folder)
+            return None
+        return self.path.absolute() / name
 
     def _write_file(self, name: str, data: bytes, mode: int = 0o600) -> None:
         file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN, mode, dir_fd=self.folder)

@@ -36,7 +36,7 @@ def place_text(ins: Instruction | None) -> str:
     if ins is None:
         return "the end of a function"
     location = getattr(ins.span, "location", None)
-    return f"{ins.mnemonic} ({ins.span.source.name}:{ins.span.line}{f', {location}' if location else ''})"
+    return f"{ins.mnemonic} ({ins.span.place}{f', {location}' if location else ''})"
 
 
 # names --------------------------------------------------------------------------------------------------------------

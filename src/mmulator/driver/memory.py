@@ -28,6 +28,7 @@ RESERVED = 1 << 40  # bytes of addresses that are reserved at a time
 LARGE = 1 << 28  # bytes from which on it is as the system gives it: no page is there before it is used
 
 lenders: list[Callable[[], Sequence[Region]]] = []  # of libraries whose addresses programs of C++ give to kernels unseen
+namers: list[Callable[[], Sequence[Any]]] = []  # of libraries: arrays (DeviceArray) among the arguments of the launch under way
 # Memory of libraries that was filled when it was allocated, by address: its size, and the 8 bytes that it was filled with.
 unfilled: dict[int, tuple[int, int]] = {}
 
@@ -35,6 +36,11 @@ unfilled: dict[int, tuple[int, int]] = {}
 def lent_memory() -> Sequence[Region]:
     """The memory of the lenders, all of which a launch of native code is given."""
     return [region for lender in lenders for region in lender()] if lenders else ()
+
+
+def named_arrays() -> list[Any]:
+    """The arrays among the arguments of the launch under way, as far as the namers know them."""
+    return [array for namer in namers for array in namer()]
 
 
 class Memory:

@@ -10,6 +10,7 @@ from pathlib import Path
 from mmulator.errors import MmulatorError, OperandError
 from mmulator.source import Source
 
+NAMELESS = "<ptx>"  # what a text is called that came from no file; of a program if it is called so on purpose
 MAX_FILE = 1 << 30  # bytes
 _PIECE = 1 << 20  # bytes that are read at a time where nobody knows how many there are
 _EXTRACT = "PTX is in programs, libraries, objects, archives, fatbins and cubins that nvcc was told to keep it in"
@@ -101,7 +102,7 @@ def read_source(
     device, entry, flags: as for `text_of`.
     """
     if isinstance(ptx, str) and ("\n" in ptx or ".version" in ptx):
-        return Source(name or "<ptx>", without_mark(ptx))
+        return Source(name or NAMELESS, without_mark(ptx), keep=_kept if name == NAMELESS else None)
     if isinstance(ptx, bytes | bytearray | memoryview):
         raise OperandError(f"PTX is given as text, not {type(ptx).__name__}", hint="decode it: ptx.decode()")
     if not isinstance(ptx, str | PathLike):
@@ -110,6 +111,14 @@ def read_source(
         raise OperandError("the text is empty: neither PTX nor a path", hint="PTX starts with .version")
     called, text = text_of(read_bytes(Path(ptx)), str(Path(ptx)), device, entry, flags)
     return Source(name or called, text)
+
+
+def _kept(text: str) -> Path | None:
+    """A file of the cache with a text; None where nothing can be kept."""
+    from mmulator.codegen.store import store
+
+    kept = store()
+    return kept.text(text) if kept else None
 
 
 def read_bytes(path: str | Path) -> bytes:

@@ -81,4 +81,4 @@ def place_text(at: CauseAt) -> str:
 
 def span_text(span: Span) -> str:
     """`k.ptx:81 (add.py:9)` of a place in a text."""
-    return f"{span.source.name}:{span.line}" + (f" ({span.brief})" if span.brief else "")
+    return span.place + (f" ({span.brief})" if span.brief else "")

@@ -124,7 +124,7 @@ class Origins:
 
 def _computed(ins: Instruction) -> str:
     line = ins.original.span
-    return f"{ins.original.mnemonic} at {line.source.name}:{line.line}" + (f" ({line.brief})" if line.brief else "")
+    return f"{ins.original.mnemonic} at {line.place}" + (f" ({line.brief})" if line.brief else "")
 
 
 def summary(names: Sequence[str]) -> str:

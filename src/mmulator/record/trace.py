@@ -90,8 +90,7 @@ class ClusterTrace:
 
     @staticmethod
     def _said(ins: Instruction) -> tuple[str, str]:
-        place = f"{ins.span.source.name}:{ins.span.line}"
-        return ins.mnemonic, place + (f" ({ins.span.brief})" if ins.span.brief else "")
+        return ins.mnemonic, ins.span.place + (f" ({ins.span.brief})" if ins.span.brief else "")
 
     def mbarrier(self, host: int, resident: int) -> str:
         """The name of an mbarrier: of the variable that it lies in, or its place in shared memory."""

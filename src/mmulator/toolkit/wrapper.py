@@ -24,6 +24,8 @@ _SINGLE = {"-cubin", "-ptx", "-optix-ir", "-ltoir"}  # one file for one target i
 _GENERATE, _CODE, _RUNTIME = {"-gencode", "-generate-code"}, {"-code", "-gpu-code"}, {"-cudart"}
 _ARCH = {"-arch", "-gpu-architecture"}
 _LINES = {"-lineinfo", "-generate-line-info", "-G", "-device-debug"}  # more than lines
+# Lines of the host's code, which say where a launch was called; g++ takes nothing else from -g1.
+_HOST_LINES, _HOST, _HOST_OPTIONS = ["-Xcompiler", "-g1"], {"-g", "-debug"}, {"-Xcompiler", "-compiler-options"}
 _OUT, _FOLDER = {"-o", "-output-file"}, {"-odir", "-output-directory"}
 _DEPENDENCIES = {"-MD", "-MMD", "-MP", "-generate-dependencies-with-compile", "-generate-nonsystem-dependencies-with-compile",
                  "-generate-dependency-targets"}  # fmt: skip
@@ -69,7 +71,9 @@ def split(arguments: Sequence[str]) -> Words:
 
 
 def rewritten(words: Words) -> list[str]:
-    """The command line of nvcc: the shared runtime, `-lineinfo`, PTX beside machine code, `-arch=native` as our device."""
+    """The command line of nvcc: `-cudart shared`, `-lineinfo`, lines of the host's code, PTX beside machine code,
+    `-arch=native` as our device.
+    """
     single = any(name in _SINGLE for name, _, _ in words)
     known = {code for name, value, _ in words if name in _GENERATE for code in _codes(value or "") if code.startswith("compute_")}
     virtual = next((v for name, value, _ in words if name in _ARCH for v in [value or ""]), "").replace("sm_", "compute_")
@@ -96,7 +100,10 @@ def rewritten(words: Words) -> list[str]:
             out += [_STATIC.sub("-lcudart", word) for word in given]
         else:
             out += [given[0], wanted] if len(given) == 2 else [f"{given[0].partition('=')[0]}={wanted}"]
-    lines = [] if _LINES & {name for name, _, _ in words} else ["-lineinfo"]
+    names = {name for name, _, _ in words}
+    lines = [] if _LINES & names else ["-lineinfo"]
+    if not _HOST & names and not any(name in _HOST_OPTIONS and re.search(r"\B-g", value or "") for name, value, _ in words):
+        lines += _HOST_LINES
     return [*([] if said else ["-cudart", "shared"]), *lines, *out]
 
 

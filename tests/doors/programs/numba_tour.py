@@ -281,15 +281,25 @@ def try_generated_assembly():
 
 def try_out_of_bounds():
     @cuda.jit
-    def kernel(x):
+    def kernel(n, pair, x):
+        pair[1][0] = n
         x[cuda.threadIdx.x * 1000] = 1
 
+    there = np.zeros(2)
     try:
-        kernel[1, 32](np.zeros(8))
+        kernel[1, 32](3, (1, there), np.zeros(8))
     except Exception as error:
-        assert "out of bounds" in str(error) and "thread (1, 0, 0)" in str(error), error
+        text = str(error)
+        assert "out of bounds" in text and "thread (1, 0, 0)" in text, text
+        assert "argument 2 (x), which has 64" in text and "\n    x[cuda.threadIdx.x * 1000] = 1\n" in text, text
+        assert "\n  launch: numba_tour.py:" in text and ": kernel[1, 32](3, (1, there), np.zeros(8))\n" in text, text
     else:
         raise AssertionError("nothing was raised")
+    try:
+        kernel[1, 1](3, (1, np.zeros(0)), np.zeros(1))
+    except Exception as error:
+        assert "argument 1 (pair), item 1" in str(error) or "null" in str(error), error
     x = np.zeros(1)
-    kernel[1, 1](x)
+    kernel[1, 1](3, (1, there), x)
+    cuda.jit(lambda x, nothing: None)[1, 1](x, ((), ()))  # a type that Numba cannot give lines for
     assert x[0] == 1  # and the next kernel runs

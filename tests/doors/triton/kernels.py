@@ -191,3 +191,13 @@ def summed(x_ptr, o_ptr, N: tl.constexpr):
 @triton.jit
 def counted(count_ptr, BLOCK: tl.constexpr):
     tl.atomic_add(count_ptr, 1)
+
+
+@triton.jit
+def wide(x_ptr, o_ptr, n, BLOCK: tl.constexpr):
+    """A thread loads and stores several vectors in one statement."""
+    i = tl.arange(0, BLOCK)
+    v = tl.load(x_ptr + i, mask=i < n, other=0.0)  # the load
+    v = v * 3.0
+    v = v + 1.0
+    tl.store(o_ptr + i, v, mask=i < n)  # the store

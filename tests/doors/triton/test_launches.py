@@ -121,6 +121,17 @@ def test_assertions() -> None:
     assert 'tl.device_assert(x > 0, "x is not positive")' in str(caught.value)
 
 
+@pytest.mark.parametrize(("short", "line"), [(0, "tl.load(x_ptr + i, mask=i < n, other=0.0)  # the load"), (1, "tl.store(o_ptr")])
+@pytest.mark.parametrize("vectors", [1, 2, 4])
+def test_a_fault_in_any_vector_of_a_statement_names_its_line(short: int, line: str, vectors: int) -> None:
+    """A thread has 4 floats in a vector; all vectors but the last are in the array, and before the last is other assembly."""
+    arrays = [torch.zeros(512 * vectors) for _ in range(2)]
+    arrays[short] = torch.zeros(512 * (vectors - 1))
+    with pytest.raises(ExecutionFault) as caught:
+        kernels.wide[(1,)](*arrays, 4096, BLOCK=512 * vectors)
+    assert caught.value.location is not None and line in str(caught.value.location.quote())
+
+
 def test_cooperative_grids() -> None:
     count, o = torch.zeros(1, dtype=torch.int32), torch.zeros(40, dtype=torch.int32)
     kernels.meet[(40,)](count, o, BLOCKS=40, launch_cooperative_grid=True)

@@ -107,4 +107,4 @@ def threads_text(grid: Grid, cta: int, warp: int, lanes: int) -> str:
 
 def location(ins: Instruction) -> str:
     """Place of an instruction in its source: `file:line`."""
-    return f"{ins.span.source.name}:{ins.span.line}"
+    return ins.span.place

@@ -12,7 +12,7 @@ from mmulator.doors.libcuda.modules import blocks_per_multiprocessor
 from mmulator.doors.libcuda.runtime import BARRIER
 from mmulator.doors.libcuda.state import PRIMARY, CudaKernel, EventState, StreamState, state
 from mmulator.driver import Event
-from mmulator.driver.memory import lent_memory
+from mmulator.driver.memory import lent_memory, named_arrays
 from mmulator.errors import LaunchError
 from mmulator.launch.limits import MAX_BLOCK, MAX_GRID, check_shared, dimensions
 from mmulator.launch.shape import LaunchShape
@@ -62,7 +62,7 @@ def launch(
         image = kernel.library.loaded.module.image
         if BARRIER in image.addresses:  # a launch that ended in a fault may have left it in the middle
             image.bytes_of(BARRIER)[:] = 0
-    here.driver.run(kernel.function, shape, params, lent_memory(), queue.stream)
+    here.driver.run(kernel.function, shape, params, lent_memory(), queue.stream, named_arrays)
 
 
 def _shape(

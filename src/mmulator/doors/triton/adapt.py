@@ -16,7 +16,7 @@ from typing import Any
 from mmulator.doors.triton.arrays import stand_in, take_arrays
 from mmulator.doors.triton.bench import measure, warn_left_out
 from mmulator.doors.triton.launcher import Launcher
-from mmulator.doors.triton.where import located
+from mmulator.doors.where import located
 from mmulator.driver import current
 from mmulator.errors import MmulatorError, UnsupportedError
 

@@ -13,7 +13,7 @@ from mmulator import location
 from mmulator.doors.triton import descriptors
 from mmulator.doors.triton.arguments import Packer, slots
 from mmulator.doors.triton.versions import Interface, interface
-from mmulator.doors.triton.where import located
+from mmulator.doors.where import located
 from mmulator.driver import Driver, Function, current
 from mmulator.driver.clock import blocks_per_multiprocessor
 from mmulator.driver.cubin import CubinResources, resources

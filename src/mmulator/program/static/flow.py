@@ -71,4 +71,4 @@ def found(rule: Rule, ins: Instruction, message: str, where: str = "", other: In
 
 
 def _location(ins: Instruction) -> str:
-    return f"{ins.span.source.name}:{ins.span.line}"
+    return ins.span.place

@@ -11,7 +11,8 @@ from pathlib import Path, PurePath
 
 from mmulator.errors import MmulatorError
 
-_LIBRARIES = ("mmulator", "triton", "torch", "helion")  # folders of libraries, whose lines are not the program's
+# Folders of libraries, whose lines are not the program's.
+_LIBRARIES = ("mmulator", "triton", "torch", "helion", "numba", "numba_cuda", "cuda.core", "cuda.bindings")
 
 
 @cache
