@@ -85,9 +85,9 @@ class MmulatorError(Exception):
 
 
 def _until_then(findings: list[Finding]) -> str:
-    from mmulator.findings import counted
+    from mmulator.findings import counted, ordered
 
-    first = min(findings, key=lambda f: not f.is_error)
+    first = ordered(findings)[0]
     return f"{counted(findings)}, until then; the first at {first.location}: {first.message} [{first.rule}]"
 
 
