@@ -62,6 +62,9 @@ class Told:
             new = [f for f in findings if (kernel, *group_key(f)) not in self.found]
             new = new if self.known is None else self.known.new(new)
             self.found |= {(kernel, *group_key(f)): f for f in reversed(new)}
+            same = next((f for f in findings if error and f.span == error.span and (kernel, *group_key(f)) in self.found), None)
+        if error is not None and same is not None:
+            error.told = same.rule
         for lines in paragraphs(new, WIDTH):
             name = shorter(demangle(kernel), _NAME)
             say("\n".join([f"mmulator: {name}{launched()}:", *lines, ""]))
