@@ -24,12 +24,17 @@ if TYPE_CHECKING:
 
 _NAME = 160  # characters of a kernel's name
 
-places: list[Callable[[], str]] = []  # says from which line of a program of C++ the kernel is launched
+places: list[Callable[[], Callable[[], str]]] = []  # notes a call of a program of C++; that says from which line it came
+
+
+def caller() -> Callable[[], str]:
+    """What says, when it is asked, from which line a program of C++ has called now; it says "" where that is not known."""
+    return places[0]() if places else str
 
 
 def launched() -> str:
     """The place of the launch that runs, as the end of a kernel's name; "" where it is not known."""
-    found = places[0]() if places else ""
+    found = caller()()
     return f", launched by {found}" if found else ""
 
 
