@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     Watched = list[tuple[int, tuple[int, ...]]]
 
 
+_MAIN = re.compile(r"^\s*(?:int|auto)\s+main\s*\(", re.MULTILINE)
 _what = grouped(WHAT)
 _X = "X[,Y[,Z]]"
 Texts = list[str] | None
@@ -224,6 +226,10 @@ def _job(file: Path, given: dict[str, Any]) -> Job:
         return load_job(file)
     check_text(file)
     if given["grid"] is None or given["block"] is None:
+        if file.suffix == ".py" or (file.suffix == ".cu" and _MAIN.search(file.read_text(errors="replace"))):
+            raise LaunchError(f"{file} is a program, and run takes kernels", hint=f"`mmulator exec {file}` runs it")
+        if file.suffix in (".md", ".txt", ".rst"):
+            raise LaunchError(f"{file} is a text", hint="run takes PTX, CUDA C++ or a launch file; exec takes programs")
         raise LaunchError(
             f"{file} needs --grid and --block", hint="or write a launch file: `mmulator run --help` shows one"
         )

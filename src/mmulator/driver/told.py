@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mmulator.demangle import demangle
 from mmulator.driver.gathered import Gathering
-from mmulator.errors import MmulatorError
+from mmulator.errors import ExecutionFault, MmulatorError
 from mmulator.findings import WIDTH, Finding, counted, group_key, paragraphs
 from mmulator.names import shorter
 from mmulator.refusals import GATHERED, RefusedWork, number, register
@@ -80,6 +80,14 @@ class Told:
             cut = f"{number(self.cut, 'launch', 'es')} not looked at as a whole: findings had no room" if self.cut else ""
             head = f"{counted([*self.found.values()])}, in {number(self.launches, 'launch', 'es')}"
             say("mmulator: " + "; ".join(part for part in (head, held, cut, register.line()) if part))
+
+
+def after_fault() -> None:
+    """As the process of `exec` ends by a fault: say what to do next."""
+    last = getattr(sys, "last_value", None)
+    if sys.orig_argv and not any(isinstance(e, ExecutionFault) for e in (last, getattr(last, "__cause__", None))):
+        return  # a program of Python that has handled it
+    say("mmulator: next: `exec --sanitize` says what went wrong before the fault, and `mmulator debug` stops there")
 
 
 def say(text: str) -> None:
