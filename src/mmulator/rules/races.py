@@ -77,8 +77,7 @@ PLAIN_SYNC = _race(
     "or releases), and the other is a plain load or store. A plain store does not release: what the thread wrote before it may "
     "become visible after it. Other races are often gone with this one: those on the bytes that the lock protects.",
     "give up the lock, or set the flag, with atom.exch and .release, at the scope of all threads that use it; reset it in a "
-    "launch of its own",
-    order=0,
+    "launch of its own", order=0,
 )  # fmt: skip
 COPY_READ = _race(
     305, "async-copy-read-early", "bytes that cp.async copies are read, and nothing says that the copy is over",
@@ -108,8 +107,7 @@ SCOPE = _race(
     308, "race-scope", "strong accesses to the same bytes, of which one's scope leaves out the other's thread",
     _RACE + "Here both are strong, yet of a scope (.cta, .cluster) that does not have the other's thread in it: an atomic "
     "operation of scope cta is not atomic to other blocks.",
-    "give both a scope that has all threads in it: .gpu between blocks, .cluster in a cluster",
-    order=1,
+    "give both a scope that has all threads in it: .gpu between blocks, .cluster in a cluster", order=1,
 )  # fmt: skip
 HALF_STRONG = Rule(
     309, "race-half-strong", Severity.NOTE,
@@ -177,6 +175,7 @@ MATRIX_ROWS = Rule(
     "give each row 16 bytes of its own: with .x4 lane i gives the address of row i of all four matrices",
 )  # fmt: skip
 
+BY_THREADS = frozenset(r.number for r in (WRITE_WRITE, READ_WRITE, IN_WARP, BETWEEN_BLOCKS, IN_CLUSTER))  # of any two accesses
 RULES: tuple[Rule, ...] = (
     WRITE_WRITE, READ_WRITE, IN_WARP, BETWEEN_BLOCKS, IN_CLUSTER, PLAIN_SYNC, COPY_READ, COPY_OVERWRITTEN, COPY_SOURCE, SCOPE,
     HALF_STRONG, NOT_RELEASED, REPLICATED_READ, STEADY, STEADY_LATER, SIZES, UNREAD, LANES_DIFFER, MATRIX_ROWS,

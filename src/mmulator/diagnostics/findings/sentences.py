@@ -24,23 +24,11 @@ from mmulator.launch.grid import Grid
 from mmulator.rules import BY_NUMBER
 from mmulator.rules.accumulators import in_module
 from mmulator.rules.operands import LAYOUT
-from mmulator.rules.races import (
-    BETWEEN_BLOCKS,
-    HALF_STRONG,
-    IN_CLUSTER,
-    IN_WARP,
-    NOT_RELEASED,
-    PLAIN_SYNC,
-    READ_WRITE,
-    REPLICATED_READ,
-    UNREAD,
-    WRITE_WRITE,
-)
+from mmulator.rules.races import BY_THREADS, HALF_STRONG, NOT_RELEASED, PLAIN_SYNC, READ_WRITE, REPLICATED_READ, UNREAD
 
 # The message of a rule, by its number, and perhaps where (else as FindingContext.where says) and what to do (else the
 # rule's hint).
 Sentence = Callable[[FindingContext], "str | tuple[str, str] | tuple[str, str, str]"]
-_PLAIN = {rule.number for rule in (WRITE_WRITE, READ_WRITE, IN_WARP, BETWEEN_BLOCKS, IN_CLUSTER)}
 _TOPICS = (accumulators, proxies, races, mbarriers, operands, execution, values, waits, tensor_memory)
 SENTENCES: dict[int, Sentence] = {number: s for topic in _TOPICS for number, s in topic.SENTENCES.items()}
 
@@ -70,7 +58,7 @@ def findings_of(grid: Grid, entries: Iterable[Any]) -> tuple[Finding, ...]:
             entry["rule"] = READ_WRITE.number
         if entry["rule"] == HALF_STRONG.number and is_unreleased(FindingContext(grid, entry)):
             entry["rule"] = NOT_RELEASED.number
-        if entry["rule"] in _PLAIN and is_plain_sync(FindingContext(grid, entry)):
+        if entry["rule"] in BY_THREADS and is_plain_sync(FindingContext(grid, entry)):
             entry["rule"] = PLAIN_SYNC.number
         if entry["rule"] == LAYOUT.number:  # of each descriptor there is an entry
             entry["other_site"] = 0
@@ -84,5 +72,5 @@ def findings_of(grid: Grid, entries: Iterable[Any]) -> tuple[Finding, ...]:
             first[key] = entry
     # of a lock's accesses the plain ones race with each other, too
     known = {at for rule, site, other in first if rule == PLAIN_SYNC.number for at in (site + 1, other)}
-    told = (key for key in sorted(first) if key[0] not in _PLAIN or not {key[1] + 1, key[2]} <= known)
+    told = (key for key in sorted(first) if key[0] not in BY_THREADS or not {key[1] + 1, key[2]} <= known)
     return tuple(finding(grid, first[key], counts[key]) for key in told)
