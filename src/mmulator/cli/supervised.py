@@ -101,7 +101,7 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
 
 
 def _next(program: list[str], environment: dict[str, str], launches: int) -> str:
-    """What to do about a program that has failed, and no finding says why; "" where nothing of it ran here."""
+    """The next step for a program that has failed, where no finding says why; "" where nothing of it ran here."""
     if not launches:
         return ""
     asked = environment.get("MMULATOR_WHY")

@@ -28,7 +28,7 @@ places: list[Callable[[], Callable[[], str]]] = []  # notes a call of a program 
 
 
 def caller() -> Callable[[], str]:
-    """What says, when it is asked, from which line a program of C++ has called now; it says "" where that is not known."""
+    """A function that says, when it is asked, from which line a program of C++ has called now; "" where that is not known."""
     return places[0]() if places else str
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from mmulator.compiler.compiled import CompiledKernel
 from mmulator.diagnostics.findings.context import FindingContext, location
 from mmulator.diagnostics.mbarriers import arrives, operates
-from mmulator.isa.effects import Ends, MemoryEffect, Orders, Queue
+from mmulator.isa.effects import Algebra, Ends, MemoryEffect, Orders, Queue
 from mmulator.program.uses import registers_of, uses_and_defs
 from mmulator.ptx.tree import Address, Instruction, Reg, Symbol
 from mmulator.sanitizer.shadow.records import STRONG
@@ -87,7 +87,7 @@ def _updates(kernel: CompiledKernel) -> frozenset[int]:
                 if made is None or len(todo) > _STEPS:
                     continue
                 if not _plain(made, MemoryEffect.READ):
-                    todo += [(r, computed or made.opcode != "mov") for r in uses_and_defs(made)[0]]
+                    todo += [(r, computed or made.effects.algebra is not Algebra.COPY) for r in uses_and_defs(made)[0]]
                 elif computed and (_place(made), made.guard) == (place, ins.guard):
                     found |= {made.span.start, ins.span.start}
         newest |= dict.fromkeys(uses_and_defs(ins)[1], ins)

@@ -34,7 +34,7 @@ def _frames() -> list[int]:
 
 
 def noted() -> Callable[[], str]:
-    """What says, when it is asked, from where the program has called now."""
+    """A function that says, when it is asked, from where the program has called now."""
     return partial(place, _frames())
 
 

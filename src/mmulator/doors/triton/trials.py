@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -20,18 +20,15 @@ from mmulator.host.report import Report
 from mmulator.launch.arena import bytes_at
 from mmulator.refusals import number
 
-if TYPE_CHECKING:
-    from mmulator.doors.triton.launcher import Launcher
-
 _MOST = 1 << 28  # bytes that are kept of all trials together; the oldest go first
 _NAME = re.compile(r"argument (\d+) \((\w+)\)")
 
 
 @dataclass
 class Trial:
-    """One launch. before, after: the bytes of its arguments, by their labels."""
+    """One launch of a Launcher. before, after: the bytes of its arguments, by their labels."""
 
-    launcher: Launcher
+    launcher: Any
     grid: tuple[int, int, int]
     before: dict[str, np.ndarray]
     after: dict[str, np.ndarray]
@@ -50,7 +47,7 @@ class Trials:
     begun: bool = False
     kept: list[Trial] = field(default_factory=list)
 
-    def run(self, launcher: Launcher, grid: tuple[int, int, int], regions: Sequence[Region], run: Callable[[], Report]) -> Report:
+    def run(self, launcher: Any, grid: tuple[int, int, int], regions: Sequence[Region], run: Callable[[], Report]) -> Report:
         """Run a launch and keep what it changed."""
         mine = [r for r in regions if 0 < r.size <= _MOST // 8]
         before = {r.label: bytes_at(r.host, r.size).copy() for r in mine}
