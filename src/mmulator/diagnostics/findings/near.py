@@ -78,22 +78,29 @@ def changes_in_place(c: FindingContext) -> bool:
 
 def _updates(kernel: CompiledKernel) -> frozenset[int]:
     """Where in the text the plain loads and stores of updates are."""
-    found, newest = set[int](), dict[str, Instruction]()
+    found, newest = set[int](), dict[str, _Made]()
     for ins in sorted(kernel.sites, key=lambda i: i.span.start):
+        uses, defs = uses_and_defs(ins)
         if _plain(ins, MemoryEffect.WRITE) and (place := _place(ins)):
-            todo = [(r, False) for o in ins.operands if not isinstance(o, Address) for r in registers_of(o)]
-            for register, computed in todo:
-                made = newest.get(register)
-                if made is None or len(todo) > _STEPS:
-                    continue
-                if not _plain(made, MemoryEffect.READ):
-                    todo += [(r, computed or made.effects.algebra is not Algebra.COPY) for r in uses_and_defs(made)[0]]
-                elif computed and (_place(made), made.guard) == (place, ins.guard):
-                    found |= {made.span.start, ins.span.start}
-        newest |= dict.fromkeys(uses_and_defs(ins)[1], ins)
+            values = (r for o in ins.operands if not isinstance(o, Address) for r in registers_of(o))
+            todo = [(newest[r], False) for r in values if r in newest]
+            for made, computed in todo:
+                if not _plain(made.ins, MemoryEffect.READ):
+                    computes = computed or made.ins.effects.algebra is not Algebra.COPY
+                    todo += [(source, computes) for source in made.sources if len(todo) < _STEPS]
+                elif computed and (_place(made.ins), made.ins.guard) == (place, ins.guard):
+                    found |= {made.ins.span.start, ins.span.start}
+        newest |= dict.fromkeys(defs, _Made(ins, [newest[r] for r in uses if r in newest]))
         if ins.effects.ends is not Ends.NO:  # an update has no branch in it
             newest.clear()
     return frozenset(found)
+
+
+class _Made(NamedTuple):
+    """An instruction that made a value, and what made its sources."""
+
+    ins: Instruction
+    sources: list[_Made]
 
 
 def _plain(ins: Instruction, does: MemoryEffect) -> bool:

@@ -43,9 +43,10 @@ def _sentence(missing: str) -> Callable[[FindingContext], Said]:
 def _near(c: FindingContext, said: str) -> Said:
     """The message and hint of a race. If an operation almost orders the two accesses, both name it."""
     what, mend = nearly(c)
-    if not what and changes_in_place(c):
-        return said, c.where(), _ATOMIC
     hint = BY_NUMBER[int(c.entry["rule"])].hint
+    if not what and changes_in_place(c):
+        other = hint.partition("; or ")[2]  # than an atomic operation; a barrier would not help
+        return said, c.where(), f"{_ATOMIC}; or {other}" if other else _ATOMIC
     word = c.words[0]
     plain = word >> 32 & word & WRITES and not (word >> 32 | word) & CHANGES
     if plain and c.against == c.instruction.mnemonic:
