@@ -44,11 +44,13 @@ class MmulatorError(Exception):
     hint: what to do about it.
     launch: the line of the program that launched the kernel, as `run.py:17: add[grid](x, y)`, where a door knows it.
     findings: what the sanitizer had found until then, if the launch was sanitized.
+    told: the rule of the finding that says the same and was printed, or "": then the text is short.
     """
 
     kind = "error"
     launch: str | None = None
     findings: tuple[Finding, ...] = ()
+    told: str = ""
 
     def __init__(
         self, message: str, *, span: Span | None = None, rule: str | None = None, hint: str | None = None
@@ -70,6 +72,9 @@ class MmulatorError(Exception):
         location = self.location
         beside = f" ({location.brief})" if location else ""
         lines = [f"{self.span}{beside}: {self.message}" if self.span else self.message]
+        if self.told:
+            lines = [lines[0].partition("\n")[0], f"  the finding above says more [{self.told}]"]
+            return printable("\n".join([*lines, f"  launch: {self.launch}"] if self.launch else lines))
         if self.span:
             lines += ["  " + line for line in self.span.caret().split("\n")]
         if location:
@@ -87,9 +92,9 @@ class MmulatorError(Exception):
 
 
 def _until_then(findings: list[Finding]) -> str:
-    from mmulator.findings import counted
+    from mmulator.findings import counted, ordered
 
-    first = min(findings, key=lambda f: not f.is_error)
+    first = ordered(findings)[0]
     return f"{counted(findings)}, until then; the first at {first.location}: {first.message} [{first.rule}]"
 
 

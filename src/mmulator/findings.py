@@ -157,12 +157,17 @@ def group_key(finding: Finding) -> tuple[str, ...]:
     return finding.severity, finding.about.kind, *lines
 
 
+def ordered(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings in the order in which they are told: errors first, and of these what others may follow from."""
+    return sorted(findings, key=lambda f: (_SEVERITIES.index(f.severity), f.about.order))
+
+
 def grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
     """Findings in groups that are told as one, errors first. A compiler makes several instructions of one line of a program."""
     groups: dict[tuple[str, ...], list[Finding]] = {}
-    for finding in findings:
+    for finding in ordered(findings):
         groups.setdefault(group_key(finding), []).append(finding)
-    return sorted(groups.values(), key=lambda group: _SEVERITIES.index(group[0].severity))
+    return [*groups.values()]
 
 
 def counted(findings: Sequence[Finding]) -> str:

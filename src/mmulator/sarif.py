@@ -49,10 +49,13 @@ def results(findings: Iterable[Finding], why: str | None = None) -> list[Result]
     return found
 
 
-def log(found: Iterable[Result], known: Baseline | None = None, refused: Sequence[Result] = ()) -> Result:
+def log(
+    found: Iterable[Result], known: Baseline | None = None, refused: Sequence[Result] = (), explained: Sequence[Result] = ()
+) -> Result:
     """A whole SARIF log: results, numbered where they are equal, with their rules and files.
 
     refused: what was not run, as `RefusedWork.as_dict` has it: a notification each; no success if one is not handled.
+    explained: answers of --why: a notification each.
     """
     every = [dict(result) for result in found]
     count = Counter[str]()
@@ -82,9 +85,10 @@ def log(found: Iterable[Result], known: Baseline | None = None, refused: Sequenc
             **({"invocations": [{
                 "executionSuccessful": all(r["handled"] for r in refused),
                 "toolExecutionNotifications": [
-                    {"level": "note" if r["handled"] else "error", "message": {"text": r["why"]}} for r in refused
+                    *({"level": "note" if r["handled"] else "error", "message": {"text": r["why"]}} for r in refused),
+                    *({"level": "note", "message": {"text": e["said"]}, "properties": e} for e in explained),
                 ],
-            }]} if refused else {}),
+            }]} if refused or explained else {}),
         }],
     }  # fmt: skip
 

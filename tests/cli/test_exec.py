@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mmulator.cli.app import run
-from tests.support.places import PACKAGE
+from tests.support.places import PACKAGE, ROOT
 from tests.support.waiting import PATIENCE
 
 EXEC = [sys.executable, "-m", "mmulator", "exec"]
@@ -190,3 +190,45 @@ def test_an_option_behind_the_program_is_the_programs_and_that_is_said(environme
     Path("prog.py").write_text("import sys; print(sys.argv[1:])")
     done = subprocess.run([*EXEC, "prog.py", "--sanitize"], env=environment, capture_output=True, text=True)
     assert done.stdout == "['--sanitize']\n" and done.stderr.startswith("note: --sanitize goes to prog.py; options of mmulator")
+
+
+FAULT = """
+import struct, sys
+import numpy as np
+from mmulator.driver import Region, current
+from tests.support.ptx_text import kernel
+out = np.zeros(4, np.uint32)
+body = "st.global.u32 [%rd0], 7;\\n" if "wrong" in sys.argv else "trap;\\n"
+function = current().load(kernel(body), "k.ptx").function("k")
+try:
+    current().launch(function, 1, 1, struct.pack("<Q", out.ctypes.data), [Region(out.ctypes.data, 16, "argument 0 (out)")])
+except Exception:
+    if "caught" not in sys.argv:
+        raise
+assert "wrong" not in sys.argv
+"""
+
+
+def test_a_next_step_is_said(environment: dict[str, str]) -> None:
+    """After a fault that ends the program, and where it fails without a finding; nowhere else."""
+    Path("prog.py").write_text(FAULT)
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment["PYTHONPATH"]])
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*EXEC, *words], env=environment, capture_output=True, text=True)
+
+    def last(*words: str) -> str:
+        return (run(*words).stderr.splitlines() or [""])[-1]
+
+    after = "mmulator: next: `exec --sanitize` says what went wrong before the fault, and `mmulator debug` stops there"
+    assert last("prog.py") == after and last("prog.py", "caught") == ""
+    unexplained = "mmulator: the program failed, and no finding explains it; next: `mmulator {} prog.py wrong` "
+    assert last("--sanitize", "prog.py", "wrong").startswith(unexplained.format("exec --why auto"))
+    done = run("--json", "--sarif=a.sarif", "--sanitize", "--why=out[0]", "prog.py", "wrong")
+    found, (log,) = json.loads(done.stdout), json.loads(Path("a.sarif").read_text())["runs"]
+    assert done.stderr.splitlines()[-1] == f"mmulator: {found['next']}" == unexplained.format("debug") + "stops in its kernels"
+    (why,) = found["why"]
+    assert why["asked"] == why["answer"]["element"] == "out[0]" and why["said"].startswith("why out[0], launch 1 of k:\n")
+    assert log["invocations"][0]["toolExecutionNotifications"] == [
+        {"level": "note", "message": {"text": why["said"]}, "properties": why}
+    ]

@@ -138,7 +138,7 @@ def test_a_pair_of_lines_is_one_finding() -> None:
     pair = [race("race-read-write", n, "79") for n in range(1, 5)] + [race("race-within-warp", n, "97") for n in range(5, 9)]
     others = [race("race-write-write", 9, "77"), race("race-between-blocks", 1, "79"), race("race-within-warp", 2, "76")]
     note = race("race-read-write", 20, "79", severity="note")
-    assert [len(group) for group in grouped([*pair, *others, note])] == [8, 1, 1, 1, 1]
+    assert [len(group) for group in grouped([*pair, *others, note])] == [1, 8, 1, 1, 1]
     assert counted(pair) == "1 finding (1 error), of 1 rule" and counted([*pair, *others]).startswith("4 findings (4 errors)")
     (lines,) = paragraphs(pair, 80)
     assert "[race-read-write, race-within-warp]" in " ".join(lines[:2])
@@ -147,9 +147,16 @@ def test_a_pair_of_lines_is_one_finding() -> None:
     assert told == ["101", "105"]  # of each line of the program the first, whose threads are those of `by`
 
 
+def test_the_cause_stands_first() -> None:
+    """Of one severity: a lock's plain store, then a barrier of part of a warp, a race between blocks, then all as they come."""
+    causes = ["race-plain-sync", "aligned-partial-warp", "race-between-blocks", "race-read-write"]
+    found = [made("aligned-lanes-exited", 9, severity="warning"), *(made(rule, n) for n, rule in enumerate(reversed(causes), 1))]
+    assert [group[0].rule for group in grouped([*found, made("livelock", 10)])] == [*causes, "livelock", "aligned-lanes-exited"]
+
+
 def test_hints_are_in_the_language_of_the_lines() -> None:
     """Each name of a language stands for something that a hint says, and nothing of threads stays PTX's (tests/ub/words)."""
-    said = " ".join((*(rule.hint for rule in RULES.values()), words._STRONG_READ))
+    said = " ".join((*(rule.hint for rule in RULES.values()), words._STRONG_READ, words._ADD))
     for name, terms in words.TERMS.items():
         assert not [term for term in terms if term not in said], name
         races = " ".join(words.in_words(RULES[f"race-{n}"].hint, name) for n in ("read-write", "within-warp", "between-blocks"))

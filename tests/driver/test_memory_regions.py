@@ -11,7 +11,7 @@ import pytest
 
 from mmulator.driver import Memory, Region
 from mmulator.errors import LaunchError
-from mmulator.launch.regions import BELOW, FROM, Regions, merged
+from mmulator.launch.regions import BELOW, FREED, FROM, Regions, freed, merged
 
 HIGH = 0x7F0000000000
 
@@ -29,6 +29,7 @@ def spans(regions: Regions) -> list[tuple[int, int]]:
 
 
 def test_allocate_and_free() -> None:
+    FREED.clear()
     memory = Memory()
     found = [memory.allocate(size, f"allocation {size}") for size in (1, 1000, 0, 4096)]
     assert all(a.address % 512 == 0 for a in found)
@@ -36,7 +37,9 @@ def test_allocate_and_free() -> None:
     assert spans(memory.regions()) == sorted((a.address, a.size) for a in found if a.size)
     assert memory.find(found[3].address + 4095) is found[3] and memory.find(found[1].address + 999) is found[1]
     assert memory.find(found[3].address + 4096) is None
-    memory.free(found[1].address)
+    memory.free(found[1].address, lambda: "main at a.cu:7")
+    said = "byte 9 of allocation 1000, whose 1000 bytes were freed by main at a.cu:7"
+    assert freed(found[1].address + 9) == said and freed(found[1].address + 1000) == freed(found[3].address) == ""
     assert (found[1].address, 1000) not in spans(memory.regions()) and memory.find(found[1].address) is None
     for address in (found[1].address, found[3].address + 1, 0):
         with pytest.raises(LaunchError, match=f"free of address 0x{address:x}, which is no allocation's first byte"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 import sys
@@ -101,8 +102,6 @@ def test_standard_error_has_each_once_and_a_last_line(tmp_path: Path) -> None:
     (tmp_path / "k.ptx").write_text(kernel(TWICE))
 
     def said(**more: str) -> tuple[str, list[str]]:
-        import os
-
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM], cwd=tmp_path, env=os.environ | more, capture_output=True, text=True, check=True
         )  # fmt: skip
@@ -115,3 +114,18 @@ def test_standard_error_has_each_once_and_a_last_line(tmp_path: Path) -> None:
     out, lines = said(MMULATOR_SANITIZE="raise", MMULATOR_RULES="mbarriers")
     assert out.split() == ["UndefinedBehaviour"] * 3 and lines[-1].startswith("mmulator: 1 finding (1 error)")
     assert said()[1] == [] == said(MMULATOR_SANITIZE="0")[1]
+
+
+def test_a_fault_that_was_told_is_short(tmp_path: Path) -> None:
+    """Its text names the finding above; without the sanitizer, and where the finding was not printed, it has all."""
+    (tmp_path / "k.ptx").write_text(kernel("ld.global.u32 %r0, [%rd0+4096];\n"))
+    whole = PROGRAM.replace("print(type(error).__name__)", "print(error)")
+
+    def said(**more: str) -> str:
+        done = subprocess.run([sys.executable, "-c", whole], cwd=tmp_path, env=os.environ | more, capture_output=True, text=True)
+        return done.stdout
+
+    assert said().count("hint: ") == 3
+    assert said(MMULATOR_SANITIZE="1", MMULATOR_RULES="mbarriers").count("hint: ") == 3
+    short = said(MMULATOR_SANITIZE="1").splitlines()
+    assert len(short) == 6 and short[1] == "  the finding above says more [memory-out-of-bounds]"

@@ -22,7 +22,8 @@ swizzle=64B`: a tensor map of an array; `u32[9] filled=8`: memory of the driver'
 seeds=3: what so many seeds find, told as one, and counted; of arrays that are filled, whether they leave one result, too.
 habits=["a-rule"]: notes that the kernel has, as what compilers make has, whatever is changed. memory=[(0x700000000000, "u32[64]
 0", "a table")]: arrays at these addresses. host=[(0x5000, 0x6000, "the heap")]: memory of a program of C++ that no kernel may
-use. `//! a, b: grid=2`: what the launch has instead for these revisions.
+use. freed=[(0x5000, 0x6000, "device memory", "main at a.cu:7")]: memory that was freed. `//! a, b: grid=2`: what the launch has
+instead for these revisions.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from shutil import copy
 from tempfile import TemporaryDirectory
@@ -47,6 +48,7 @@ from mmulator.compiler.options import CompileOptions
 from mmulator.diagnostics.faults.memory import host_memory
 from mmulator.driver import Driver, Region, Settings
 from mmulator.findings import WIDTH, counted, paragraphs, union
+from mmulator.launch.regions import FREED
 from mmulator.program.static import static_findings
 from mmulator.rules import RULES, Severity
 from tests.support import forks, places
@@ -179,6 +181,8 @@ def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) ->
     """The report of a launch; of one that is refused or faults, the error, which has its findings."""
     said: dict[str, Any] = {"sanitize": "strict", "seed": seed, "timeout": PATIENCE, "args": []} | launch_of(file, change) | more
     habits, own, seeds = said.pop("habits", ()), said.pop("host", ()), said.pop("seeds", 0)
+    FREED.clear()
+    FREED.extend((range(a, b), name, partial(str, by)) for a, b, name, by in said.pop("freed", ()))
     filled = any(_FILLED.fullmatch(a) for a in said["args"])
     if seeds and not filled:
         runs = [launch(file, change, n, **more, seeds=0) for n in range(seed, seed + seeds)]

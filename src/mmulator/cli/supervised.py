@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -64,7 +65,7 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
         if wanted.json and "MMULATOR_REPORT" not in environment:
             more["MMULATOR_REPORT"] = str(told)
         status = _wait(words, {**environment, **more}, wanted.json)
-        launches, rows, refused = read(found)
+        launches, rows, refused, explained = read(found)
         if trace := environment.get("MMULATOR_TRACE"):
             from mmulator.record.trace import write
 
@@ -72,20 +73,24 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
         other = differs.exists()
         kernels, profiles = _kernels(told), _profiles(lines, environment.get("MMULATOR_PROFILE", ""), wanted.json)
     code = os.waitstatus_to_exitcode(status)
-    data = log((row["result"] for row in rows), wanted.known, refused)
+    data = log((row["result"] for row in rows), wanted.known, refused, explained)
     results = data["runs"][0]["results"]
     new = [r for r in results if r.get("baselineState", "new") == "new"]
     if wanted.sarif is not None:
         write_log(wanted.sarif, data)
     found_any = any(wanted.strict or r["level"] == "error" for r in new)
     ended = code or int(other) or (FOUND if found_any else REFUSED if not all(r["handled"] for r in refused) else 0)
+    after = _next(program, environment, launches) if code and not rows else ""
+    if after:
+        print(f"mmulator: {after}", file=sys.stderr, flush=True)
     if wanted.json:
         groups = enumerate(_new(rows, data))
         print_json("exec", {
             "ok": not ended, "exit_code": code, "kernels": kernels, "sanitized_launches": launches,
             "known": sum(r.get("baselineState") == "unchanged" for r in results), "refused": refused,
             "findings": [f | {"kernel": row["kernel"], "group": n} for n, row in groups for f in row["findings"]],
-            **({"profiles": profiles} if profiles else {}),
+            **({"profiles": profiles} if profiles else {}), **({"why": explained} if explained else {}),
+            **({"next": after} if after else {}),
         })  # fmt: skip
     if code < 0:
         sys.stdout.flush()
@@ -93,6 +98,16 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return ended
+
+
+def _next(program: list[str], environment: dict[str, str], launches: int) -> str:
+    """The next step for a program that has failed, where no finding says why; "" where nothing of it ran here."""
+    if not launches:
+        return ""
+    asked = environment.get("MMULATOR_WHY")
+    what = "debug" if asked else "exec --why auto"
+    does = "stops in its kernels" if asked else "says why an element that a comparison rejects has its value"
+    return f"the program failed, and no finding explains it; next: `{shlex.join(['mmulator', *what.split(), *program])}` {does}"
 
 
 def _new(rows: list[Row], data: dict[str, Any]) -> list[Row]:

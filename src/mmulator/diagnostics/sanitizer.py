@@ -13,6 +13,7 @@ from mmulator.diagnostics.findings.memory import OF_CLUSTER, OF_LAUNCH, RENEWED,
 from mmulator.diagnostics.findings.sentences import findings_of
 from mmulator.diagnostics.findings.shadows import leave
 from mmulator.diagnostics.stillness import Quiescence
+from mmulator.findings import ordered
 from mmulator.launch.arena import pointer
 from mmulator.launch.observers import Observer
 from mmulator.native.state import Log
@@ -123,7 +124,7 @@ class Sanitizer(Observer):
 
     def findings(self) -> tuple[Finding, ...]:
         """The findings so far."""
-        return tuple(f for f in self._all() if self._tells(f))
+        return tuple(ordered(f for f in self._all() if self._tells(f)))
 
     def _all(self) -> tuple[Finding, ...]:
         tables = self.tables[self.counts != 0]  # the others were never touched

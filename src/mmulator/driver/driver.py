@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -46,8 +47,6 @@ class Driver:
 
             self.listeners.append(report.listener(self.settings.report))
         if self.settings.why:
-            import atexit
-
             from mmulator.driver.why import asking
 
             atexit.register(asking(*self.settings.asked).tell)
@@ -56,8 +55,6 @@ class Driver:
 
             self.listeners.append(profiled.listener(self.settings.profile))
         if GATHERED in os.environ:
-            import atexit
-
             from mmulator.driver import told
 
             atexit.register(told.pass_on)
@@ -160,6 +157,11 @@ class Driver:
             if isinstance(error, ExecutionFault) and error.asserted:
                 print(*error.asserted, sep="\n", file=sys.stderr, flush=True)
             register.ran += isinstance(error, ExecutionFault)
+            if isinstance(error, ExecutionFault) and "MMULATOR_EXEC" in os.environ and GATHERED not in os.environ:
+                from mmulator.driver import told
+
+                atexit.unregister(told.after_fault)  # once
+                atexit.register(told.after_fault)
             if settings.sanitize and not isinstance(error, UnsupportedError):
                 self._tell(function, error.findings, error)
             raise

@@ -53,13 +53,17 @@ class Gathering:
         """Add what is known of refusals; the last row of a process about a reason counts."""
         self._append([{"process": os.getpid(), "refused": refusal.as_dict()} for refusal in refusals])
 
+    def explained(self, answer: Row) -> None:
+        """Add an answer of --why."""
+        self._append([{"explained": answer}])
+
     def _append(self, rows: list[Row]) -> None:
         files.append(self.path, "".join(json.dumps(row) + "\n" for row in rows).encode(), LaunchError)
 
 
-def read(path: str | Path) -> tuple[int, list[Row], list[Row]]:
-    """(launches that were looked at, what they have, each once, what was refused)."""
-    launches, found, refused = 0, dict[str, Row](), dict[tuple[int, str], Row]()
+def read(path: str | Path) -> tuple[int, list[Row], list[Row], list[Row]]:
+    """(launches that were looked at, what they have, each once, what was refused, answers of --why)."""
+    launches, found, refused, explained = 0, dict[str, Row](), dict[tuple[int, str], Row](), list[Row]()
     with suppress(OSError):
         for line in Path(path).read_text(encoding="utf-8").splitlines():
             try:
@@ -71,4 +75,6 @@ def read(path: str | Path) -> tuple[int, list[Row], list[Row]]:
                 found.setdefault("\0".join(map(str, row["key"])), row)
             if "refused" in row:
                 refused[row["process"], row["refused"]["why"]] = row["refused"]
-    return launches, [*found.values()], [*refused.values()]
+            if "explained" in row:
+                explained.append(row["explained"])
+    return launches, [*found.values()], [*refused.values()], explained

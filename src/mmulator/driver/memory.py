@@ -17,7 +17,7 @@ from mmulator.driver.pieces import Pieces
 from mmulator.errors import LaunchError
 from mmulator.launch.arena import bytes_at, reserve
 from mmulator.launch.pages import blank
-from mmulator.launch.regions import NONE, Region, Regions, merged, pointer, room_behind
+from mmulator.launch.regions import FREED, NONE, Region, Regions, merged, pointer, room_behind
 from mmulator.launch.written import Unfilled, Written
 
 ALIGN = 512  # of an allocation, as cudaMalloc's
@@ -109,15 +109,16 @@ class Memory:
             raise LaunchError(f"{size} bytes at 0x{address:x} leave {found.label}, which has {found.end - address} there")
         return address - found.start + found.host
 
-    def free(self, address: int) -> int:
+    def free(self, address: int, place: Callable[[], str] = str) -> int:
         """No launch that begins from now on may touch it; those that are under way keep it until they end. Returns how many bytes
-        it had. Raises LaunchError if nothing was allocated there."""
+        it had. place: says from where the program has called. Raises LaunchError if nothing was allocated there."""
         found = self._allocated.pop(address, None)
         if found is None:
             raise LaunchError(f"free of address 0x{address:x}, which is no allocation's first byte")
         with self._lock:
             self._pieces.remove(found)
             self._last = [], NONE, NONE  # which has it still
+        FREED.append((range(found.start, found.end), found.label, place))
         return found.size
 
     def put_back(self, found: Allocation) -> None:
@@ -203,6 +204,7 @@ class Memory:
         """In any thread, at any time."""
         if self._exposed.get(key) is made:
             self._exposed.pop(key, None)
+            FREED.append((range(made.start, made.end), made.label, str))
         self._dead.append(made)
 
     def _hold(self) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mmulator.demangle import demangle
 from mmulator.driver.gathered import Gathering
-from mmulator.errors import MmulatorError
+from mmulator.errors import ExecutionFault, MmulatorError
 from mmulator.findings import WIDTH, Finding, counted, group_key, paragraphs
 from mmulator.names import shorter
 from mmulator.refusals import GATHERED, RefusedWork, number, register
@@ -24,12 +24,17 @@ if TYPE_CHECKING:
 
 _NAME = 160  # characters of a kernel's name
 
-places: list[Callable[[], str]] = []  # says from which line of a program of C++ the kernel is launched
+places: list[Callable[[], Callable[[], str]]] = []  # notes a call of a program of C++; that says from which line it came
+
+
+def caller() -> Callable[[], str]:
+    """A function that says, when it is asked, from which line a program of C++ has called now; "" where that is not known."""
+    return places[0]() if places else str
 
 
 def launched() -> str:
     """The place of the launch that runs, as the end of a kernel's name; "" where it is not known."""
-    found = places[0]() if places else ""
+    found = caller()()
     return f", launched by {found}" if found else ""
 
 
@@ -62,6 +67,9 @@ class Told:
             new = [f for f in findings if (kernel, *group_key(f)) not in self.found]
             new = new if self.known is None else self.known.new(new)
             self.found |= {(kernel, *group_key(f)): f for f in reversed(new)}
+            same = next((f for f in findings if error and f.span == error.span and (kernel, *group_key(f)) in self.found), None)
+        if error is not None and same is not None:
+            error.told = same.rule
         for lines in paragraphs(new, WIDTH):
             name = shorter(demangle(kernel), _NAME)
             say("\n".join([f"mmulator: {name}{launched()}:", *lines, ""]))
@@ -72,6 +80,14 @@ class Told:
             cut = f"{number(self.cut, 'launch', 'es')} not looked at as a whole: findings had no room" if self.cut else ""
             head = f"{counted([*self.found.values()])}, in {number(self.launches, 'launch', 'es')}"
             say("mmulator: " + "; ".join(part for part in (head, held, cut, register.line()) if part))
+
+
+def after_fault() -> None:
+    """As the process of `exec` ends by a fault: say what to do next."""
+    last = getattr(sys, "last_value", None)
+    if sys.orig_argv and not any(isinstance(e, ExecutionFault) for e in (last, getattr(last, "__cause__", None))):
+        return  # a program of Python that has handled it
+    say("mmulator: next: `exec --sanitize` says what went wrong before the fault, and `mmulator debug` stops there")
 
 
 def say(text: str) -> None:

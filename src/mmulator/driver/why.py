@@ -94,16 +94,16 @@ class Asking:
         for q in self.questions:
             if q.text in self.answers:
                 kernel, number, answer = self.answers[q.text]
-                say(f"mmulator: why {q.text}, launch {number} of {kernel}:\n{answer.wrapped(WIDTH)}\n")
+                self._tell(q.text, f"why {q.text}, launch {number} of {kernel}:\n{answer.wrapped(WIDTH)}", kernel, answer)
             elif self.launches.get(q.text):
                 count = self.launches[q.text]
                 said = "".join(f"; {note}" for note in self.missed.get(q.text, ()))
-                say(f"mmulator: why {q.text}: {count:,} launch{'es' * (count != 1)}, and none stored it{said}\n")
+                self._tell(q.text, f"why {q.text}: {count:,} launch{'es' * (count != 1)}, and none stored it{said}")
             else:
-                say(f"mmulator: why {q.text}: {self.refused.get(q.text, 'no launch has such an array')}\n")
+                self._tell(q.text, f"why {q.text}: {self.refused.get(q.text, 'no launch has such an array')}")
         told = [(kernel, answer) for kernel, _, answer in self.answers.values()]
         for lines, kernel, found in self.kept.told() if self.kept is not None else ():
-            say(f"mmulator: {lines}\n")
+            self._tell(AUTO, lines, kernel, found)
             told += [(kernel, found)] if found is not None else []
         if self.to and told:
             from mmulator.record.page import write_page
@@ -113,6 +113,14 @@ class Asking:
                 write_page(Path(self.to), [a._repr_html_() for _, a in told], kernels)
             except MmulatorError as error:
                 say(f"mmulator: {error}\n")
+
+    def _tell(self, asked: str, said: str, kernel: str = "", answer: WhyAnswer | None = None) -> None:
+        """Write an answer, or that there is none, and add it to the report of a process that waits for this one."""
+        from mmulator.driver.told import gathering, say
+
+        say(f"mmulator: {said}\n")
+        if (file := gathering()) is not None:
+            file.explained({"asked": asked, "said": said, "kernel": kernel, "answer": answer.as_dict() if answer else None})
 
     def __post_init__(self) -> None:
         self.process = os.getpid()

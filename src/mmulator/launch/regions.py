@@ -6,7 +6,8 @@ import ctypes
 import struct
 import weakref
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 BELOW, FROM = 1 << SLOT_SHIFT, FIRST_GLOBAL_SLOT << SLOT_SHIFT  # regions end below the one, or begin from the other on
 NULL, NEAR = 4096, 1 << 20  # the null page; bytes around a region that are said to be its
+FREED: deque[tuple[range, str, Callable[[], str]]] = deque(maxlen=1024)  # its addresses, its name, and who says where
 _START = attrgetter("start")
 _at, _view = ctypes.addressof, ctypes.c_char.from_buffer
 def room_behind(size: int) -> int:
@@ -169,6 +171,15 @@ def apart(regions: Iterable[Region]) -> Regions:
         if r.end > s.start:
             raise LaunchError(f"{r.label} at 0x{r.start:x} has {r.size} bytes, and {s.label} begins at 0x{s.start:x}")
     return Regions(found)
+
+
+def freed(address: int) -> str:
+    """Memory that was freed in words: `byte 0 of device memory, whose 4096 bytes were freed by main at a.cu:8`; "" for others."""
+    for where, label, place in reversed(FREED):
+        if address in where:
+            by = place()
+            return f"byte {address - where.start} of {label}, whose {len(where)} bytes were freed" + (f" by {by}" if by else "")
+    return ""
 
 
 WINDOW = Window.numpy_dtype()

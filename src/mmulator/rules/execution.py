@@ -12,20 +12,20 @@ PARTIAL_WARP = Rule(
     "PTX ISA 9.1, Warp-level Matrix Instructions, and every instruction with .aligned",
     ".aligned says that all 32 threads of the warp execute this very instruction. It is undefined if they evaluate a condition "
     "around it differently, if two places of the text have one each for a part, or if a thread has exited or does not exist.",
-    "let all lanes of the warp take the same branches up to here, and let none return before",
+    "let all lanes of the warp take the same branches up to here, and let none return before", order=1,
 )  # fmt: skip
 INCOMPLETE = Rule(
     601, "warpgroup-incomplete", Severity.ERROR, "a wgmma instruction by a warpgroup that lacks threads", _WARPGROUP,
     "A warpgroup is four contiguous warps, of which the first has a rank that is a multiple of 4; all 128 threads execute "
     "wgmma.fence, wgmma.mma_async, wgmma.commit_group and wgmma.wait_group. None may have exited, or not exist.",
-    "launch a multiple of 128 threads, and let no thread of a warpgroup return before its last wgmma instruction",
+    "launch a multiple of 128 threads, and let no thread of a warpgroup return before its last wgmma instruction", order=1,
 )  # fmt: skip
 DIVERGED = Rule(
     602, "warpgroup-diverged", Severity.ERROR, "the warps of a warpgroup execute different instructions", _WARPGROUP,
     "All warps of a warpgroup execute the same wgmma.fence, wgmma.mma_async, wgmma.commit_group, wgmma.wait_group and "
     "setmaxnreg, one after the other. Two places of the text are two instructions, also if they read alike; but chips count the "
     "registers of each warp alone, so setmaxnreg of one count at two places is not reported.",
-    "let the four warps of a warpgroup take the same branches: decide by the number of the warpgroup, not of the warp",
+    "let the four warps of a warpgroup take the same branches: decide by the number of the warpgroup, not of the warp", order=1,
 )  # fmt: skip
 RESIZE = Rule(
     603, "setmaxnreg-count", Severity.ERROR, "setmaxnreg in the wrong direction",
@@ -38,14 +38,14 @@ LANES_EXITED = Rule(
     "All threads of a warp must execute an .aligned barrier (bar.sync, __syncthreads()). Here some lanes exit instead, as "
     "with `if (i >= n) return;` before __syncthreads(). Chips since sm_70 count threads that have exited as if they had arrived, "
     "and many programs rely on that; by the specification it is undefined.",
-    "let all threads come to the barrier, and put only the loads, computation and stores under the condition",
+    "let all threads come to the barrier, and put only the loads, computation and stores under the condition", order=1,
 )  # fmt: skip
 UNSETTLED = Rule(
     605, "setmaxnreg-not-synchronised", Severity.ERROR, "a second setmaxnreg before all warps of the warpgroup have met",
     "PTX ISA 9.1, Miscellaneous Instructions: setmaxnreg",
     "After a setmaxnreg all warps of the warpgroup must synchronise explicitly, by a barrier or an mbarrier, before one of them "
     "executes the next one.",
-    "put a barrier of the warpgroup (bar.sync with a number of its own and 128 threads) between the two",
+    "put a barrier of the warpgroup (bar.sync with a number of its own and 128 threads) between the two", order=1,
 )  # fmt: skip
 NOT_MEMBER = Rule(
     610, "membermask-lacks-thread", Severity.ERROR, "a thread executes a .sync instruction whose member mask does not name it",
@@ -53,13 +53,14 @@ NOT_MEMBER = Rule(
     "The member mask names the threads that execute the instruction together. It is undefined if the executing thread is not "
     "among them.",
     "compute the mask before the branch, with vote.sync.ballot of its condition (__ballot_sync), or keep other lanes away",
+    order=1,
 )  # fmt: skip
 MASKS = Rule(
     611, "membermask-differs", Severity.ERROR, "threads that name each other give different member masks",
     f"{_SYNC}: shfl.sync, vote.sync, match.sync, redux.sync, elect.sync, bar.warp.sync",
     "A thread waits until all threads of its member mask execute the instruction with the same mask. If they give different ones "
     "they wait for ever, or a chip mixes up who exchanges with whom. activemask before a branch is no such mask.",
-    "let one instruction compute the mask for all that meet here",
+    "let one instruction compute the mask for all that meet here", order=1,
 )  # fmt: skip
 NO_SOURCE = Rule(
     612, "membermask-lacks-source", Severity.ERROR, "a shuffle takes a value from a lane outside its member mask",
@@ -78,7 +79,7 @@ EXITED_MEMBER = Rule(
 COUNTS = Rule(
     620, "barrier-count-differs", Severity.ERROR, "one barrier with two thread counts", f"{_SYNC}: bar",
     "All threads that use a barrier before it completes name the same number of threads, or none does.",
-    "name the count everywhere or nowhere",
+    "name the count everywhere or nowhere", order=1,
 )  # fmt: skip
 BARRIER = Rule(
     621, "barrier-operand-invalid", Severity.ERROR, "a barrier that does not exist, or an impossible count", f"{_SYNC}: bar",
@@ -88,7 +89,7 @@ BARRIER = Rule(
 BARRIER_LANES = Rule(
     622, "barrier-operand-differs", Severity.ERROR, "lanes of a warp name different barriers or counts", f"{_SYNC}: bar",
     "A warp arrives at one barrier, with one thread count, as a whole.",
-    "compute barrier and count from values that the whole warp shares",
+    "compute barrier and count from values that the whole warp shares", order=1,
 )  # fmt: skip
 PARTNERS = Rule(
     623, "barrier-partners-vary", Severity.WARNING, "luck decides which warps meet at a barrier", f"{_SYNC}: bar",
@@ -96,6 +97,7 @@ PARTNERS = Rule(
     "takes no part in a round must be ordered after it before it comes: else it may come in another's place, and what the "
     "barrier orders is another thing in each run.",
     "give each group of warps a barrier number of its own, or put a barrier of all between two uses by different warps",
+    order=1,
 )  # fmt: skip
 BRANCH = Rule(
     630, "branch-index-out-of-range", Severity.ERROR, "brx.idx with an index that its list does not have",

@@ -26,8 +26,10 @@ _BARRIER = "put a barrier (__syncthreads(), bar.sync) between the two, that all 
 _IN_BLOCK = "race"  # of threads of a block: one barrier mends them all
 
 
-def _race(number: int, name: str, title: str, text: str, hint: str, section: str = _MODEL, family: str = "") -> Rule:
-    return Rule(number, name, Severity.ERROR, title, section, text, hint, family=family)
+def _race(
+    number: int, name: str, title: str, text: str, hint: str, section: str = _MODEL, family: str = "", order: int = 3
+) -> Rule:
+    return Rule(number, name, Severity.ERROR, title, section, text, hint, family=family, order=order)
 
 
 WRITE_WRITE = _race(
@@ -59,6 +61,7 @@ BETWEEN_BLOCKS = _race(
     "strong or acquiring read and executes a fence before it reads the data. In a block of several threads a barrier lies "
     "between these and the data's accesses.",
     "write with atomics; or pass the data on by st.release.gpu (or fence and atomic) and ld.acquire.gpu; or use two launches",
+    order=2,
 )  # fmt: skip
 IN_CLUSTER = _race(
     304, "race-in-cluster", "blocks of a cluster access the same bytes of shared memory, and nothing orders them",
@@ -67,6 +70,14 @@ IN_CLUSTER = _race(
     "before the arrival, one after the wait, of scope .cluster or wider. A fence of scope .cta is for the threads of one block.",
     "put a cluster barrier (cluster.sync(), barrier.cluster.arrive and wait) between the two; where there is one that is "
     "relaxed, or an mbarrier, write .release and .acquire of scope .cluster, or fence.acq_rel.cluster",
+)  # fmt: skip
+PLAIN_SYNC = _race(
+    316, "race-plain-sync", "a plain access to a lock or a flag, which other threads change by atomic operations",
+    _RACE + "Here one of the two is an atomic operation by which threads wait for each other (it exchanges, compares, acquires "
+    "or releases), and the other is a plain load or store. A plain store does not release: what the thread wrote before it may "
+    "become visible after it. Other races are often gone with this one: those on the bytes that the lock protects.",
+    "give up the lock, or set the flag, with atom.exch and .release, at the scope of all threads that use it; reset it in a "
+    "launch of its own", order=0,
 )  # fmt: skip
 COPY_READ = _race(
     305, "async-copy-read-early", "bytes that cp.async copies are read, and nothing says that the copy is over",
@@ -96,7 +107,7 @@ SCOPE = _race(
     308, "race-scope", "strong accesses to the same bytes, of which one's scope leaves out the other's thread",
     _RACE + "Here both are strong, yet of a scope (.cta, .cluster) that does not have the other's thread in it: an atomic "
     "operation of scope cta is not atomic to other blocks.",
-    "give both a scope that has all threads in it: .gpu between blocks, .cluster in a cluster",
+    "give both a scope that has all threads in it: .gpu between blocks, .cluster in a cluster", order=1,
 )  # fmt: skip
 HALF_STRONG = Rule(
     309, "race-half-strong", Severity.NOTE,
@@ -164,7 +175,8 @@ MATRIX_ROWS = Rule(
     "give each row 16 bytes of its own: with .x4 lane i gives the address of row i of all four matrices",
 )  # fmt: skip
 
+BY_THREADS = frozenset(r.number for r in (WRITE_WRITE, READ_WRITE, IN_WARP, BETWEEN_BLOCKS, IN_CLUSTER))  # of any two accesses
 RULES: tuple[Rule, ...] = (
-    WRITE_WRITE, READ_WRITE, IN_WARP, BETWEEN_BLOCKS, IN_CLUSTER, COPY_READ, COPY_OVERWRITTEN, COPY_SOURCE, SCOPE,
+    WRITE_WRITE, READ_WRITE, IN_WARP, BETWEEN_BLOCKS, IN_CLUSTER, PLAIN_SYNC, COPY_READ, COPY_OVERWRITTEN, COPY_SOURCE, SCOPE,
     HALF_STRONG, NOT_RELEASED, REPLICATED_READ, STEADY, STEADY_LATER, SIZES, UNREAD, LANES_DIFFER, MATRIX_ROWS,
 )  # fmt: skip

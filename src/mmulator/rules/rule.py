@@ -33,6 +33,7 @@ class Rule:
     hint: how to repair the program.
     static: whether `mmulator check` finds some breaches without a run.
     family: rules of one family state the same for different threads; their findings at one pair of lines become one finding.
+    order: of findings of one severity those of a lower order stand first, since others may follow from them.
     """
 
     number: int
@@ -44,6 +45,7 @@ class Rule:
     hint: str
     static: bool = False
     family: str = ""
+    order: int = 3
 
     @property
     def kind(self) -> str:

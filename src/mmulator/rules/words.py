@@ -14,6 +14,7 @@ _BARRIER = "put a barrier (__syncthreads(), bar.sync) between the two, that all 
 _WARP = "put bar.warp.sync (__syncwarp()) between the two, that all threads of both pass"
 _MASK = "check the index arithmetic and the mask of the access"
 _STRONG_READ = "read it with ld.relaxed or ld.volatile"
+_ADD, _RELEASE = "atom.add or red.add", "atom.exch and .release"
 _FLAG = "st.release.gpu (or fence and atomic) and ld.acquire.gpu"
 _CLUSTER = "(cluster.sync(), barrier.cluster.arrive and wait)"
 # Of each language, longer texts before those that they contain.
@@ -24,6 +25,8 @@ TERMS: Mapping[str, Mapping[str, str]] = {
         _STRONG_READ: "read it with tl.load(volatile=True) or an atomic",
         "write with atomics": "write with tl.atomic_add and its kin, or let each program write elements of its own",
         _FLAG: 'tl.atomic_xchg(flag, 1, sem="release") and tl.atomic_cas(flag, 1, 1, sem="acquire")',
+        _ADD: "tl.atomic_add",
+        _RELEASE: 'tl.atomic_xchg(lock, 0, sem="release")',
         _MASK: "check the offsets, and give the tl.load or tl.store a mask that leaves out what is beyond",
     },
     "numba": {
@@ -32,6 +35,8 @@ TERMS: Mapping[str, Mapping[str, str]] = {
         _STRONG_READ: "read it with an atomic (cuda.atomic.max)",
         "write with atomics": "write with cuda.atomic.add and its kin",
         _FLAG: "cuda.threadfence() and cuda.atomic.exch on a flag, and cuda.threadfence() after the read of the flag",
+        _ADD: "cuda.atomic.add",
+        _RELEASE: "cuda.threadfence() and cuda.atomic.exch",
         _MASK: "compare the index with the array's size before the access (if i < x.size)",
         "bar.sync": "cuda.syncthreads()",
     },
@@ -41,6 +46,8 @@ TERMS: Mapping[str, Mapping[str, str]] = {
         _STRONG_READ: "read it as volatile, or with cuda::atomic_ref",
         "write with atomics": "write with atomicAdd and its kin",
         _FLAG: "__threadfence() and an atomic on a flag, and __threadfence() after the read of the flag (or cuda::atomic_ref)",
+        _ADD: "atomicAdd",
+        _RELEASE: "__threadfence() and atomicExch (or cuda::atomic_ref)",
         _MASK: "compare the index with the size before the access (if (i < n))",
         _CLUSTER: "(cluster.sync())",
         "barrier.cluster (cluster.sync())": "cluster.sync()",

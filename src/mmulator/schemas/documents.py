@@ -163,7 +163,8 @@ RUN = record(
 EXEC = record(
     "flag: ok", "whole: exit_code sanitized_launches known", kernels=_KERNEL_RUNS, findings=many(_FINDING),
     refused=optional(many(record("text: why", "whole: launches calls", "flag: handled"))),
-    profiles=optional(many(PROFILE)),
+    profiles=optional(many(PROFILE)), next=optional(TEXT),
+    why=optional(many(record("text: asked said kernel", answer=or_none(CAUSE)))),
 )  # fmt: skip
 _STOP = record(
     "text: reason kernel text", "whole: step launch block warp lane lanes site", ptx_line=or_none(WHOLE), file=or_none(TEXT),

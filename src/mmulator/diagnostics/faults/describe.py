@@ -21,6 +21,7 @@ from mmulator.diagnostics.faults.wgmma import describe_warpgroup
 from mmulator.errors import ExecutionFault, LimitReached
 from mmulator.launch.arena import bytes_at, read, read_string
 from mmulator.launch.grid import Grid
+from mmulator.launch.regions import freed
 from mmulator.launch.resident import Resident, ResidentCta
 from mmulator.native.state import LANES, NUM_BARRIERS, STACK_BYTES, FaultKind
 from mmulator.program.addresses import (
@@ -55,6 +56,8 @@ def describe_address(grid: Grid, address: int, cta: ResidentCta | None = None) -
             return describe_shared(grid, offset, cta)
         if slot in names:
             return f"byte {offset} of {names[slot]}"
+    if not any(m.start <= address < m.start + m.size for m in grid.memory) and (gone := freed(address)):
+        return gone
     near = [m for m in grid.memory if -(1 << 31) < address - m.start < m.size + (1 << 32)]
     if not near:
         return faults_memory.own_memory(grid, address) or "memory that no argument owns"

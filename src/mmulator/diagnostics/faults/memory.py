@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
 from mmulator.launch.grid import Grid
-from mmulator.launch.regions import NULL, Region
+from mmulator.launch.regions import NULL, Region, freed
 from mmulator.native.state import FaultKind
 from mmulator.program.addresses import SHARED_BASE
 from mmulator.program.provenance import pointers
@@ -16,6 +16,7 @@ KINDS = (FaultKind.OUT_OF_BOUNDS, FaultKind.NULL_POINTER)  # of accesses to the 
 _NEAR = 1 << 20  # bytes: a nearer buffer than the argument's is named too
 _FAR = 1 << 32  # bytes: a greater distance is not meaningful
 _POINTER, _LOW = 8, (1 << 32) - 1
+FREED = "free memory when the last kernel that uses it is over; a pointer that was stored or passed before must be set anew"
 OWN = "a kernel may use memory of cudaMalloc, cudaMallocManaged and cudaMallocHost, and what cudaHostRegister was given"
 # Of programs of C++, whose device memory the host cannot read: (addresses, name) of the host's memory around an address.
 host_memory: list[Callable[[int], tuple[range, str] | None]] = []
@@ -46,6 +47,8 @@ def place_of(grid: Grid, address: int, ins: Instruction) -> tuple[bool, str, str
     if address < SHARED_BASE + grid.shared:
         said = f"which is in no buffer; as an offset it would be byte {address - SHARED_BASE} of shared memory"
         return False, said, "an address of .shared is an offset: access it with .shared, or make it generic with cvta.shared"
+    if gone := freed(address):
+        return False, gone, FREED
     if own := own_memory(grid, address):
         return False, own, OWN
     said = "which is in no buffer" + (f"; nearest: {_nearest(nearest, address)}" if nearest is not None else "")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from mmulator.diagnostics.faults.cluster import MULTICAST
 from mmulator.errors import ExecutionFault, OperandError
 from mmulator.launch.arena import read
+from mmulator.launch.regions import freed
 from mmulator.launch.resident import ResidentCta
 from mmulator.layouts.tensormap import Encoded
 from mmulator.layouts.tensormap.fields import BYTES
@@ -23,6 +24,7 @@ _TENSOR = (
     "a copy touches the elements of its box whose coordinates lie between 0 and the sizes in the map; all of them must be in the "
     "buffer (PTX ISA 9.1, Tensors)"
 )
+_STALE = "the map was encoded for memory that was freed since: encode it again, for the memory that took its place"
 _STEPS = "make the array as large as the map says, or the map's sizes, strides and address what the array has"
 
 
@@ -41,6 +43,8 @@ def describe(cta: ResidentCta, ins: Instruction, kind: FaultKind, who: str, name
     """
     copy = _Copy(cta, ins, name)
     text, rule, hint = (_of_map if kind == FaultKind.TENSOR_MAP or copy.is_of_map else _of_memory)(copy, kind)
+    if isinstance(copy.map, Encoded) and freed(copy.map.address) and " freed" in copy.says:
+        hint = _STALE
     return ExecutionFault(f"{text}, in {who}", span=ins.span, rule=rule, hint=hint)
 
 

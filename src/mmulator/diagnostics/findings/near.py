@@ -11,12 +11,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from mmulator.compiler.compiled import CompiledKernel
 from mmulator.diagnostics.findings.context import FindingContext, location
 from mmulator.diagnostics.mbarriers import arrives, operates
-from mmulator.isa.effects import Ends, MemoryEffect, Orders, Queue
+from mmulator.isa.effects import Algebra, Ends, MemoryEffect, Orders, Queue
+from mmulator.program.uses import registers_of, uses_and_defs
 from mmulator.ptx.tree import Address, Instruction, Reg, Symbol
+from mmulator.sanitizer.shadow.records import STRONG
 
 _RELAXED = ("relaxed", "volatile")
+_TAKES, _ORDERS = frozenset(("cas", "exch")), frozenset(("acquire", "release", "acq_rel"))
+WRITES, _STEPS = 2, 64  # a flag of an access; registers that are looked at for an update
 _CLUSTER, _MBARRIER, _MEMORY = "cluster", "arrivals", "memory"
 
 
@@ -53,6 +58,53 @@ def nearly(c: FindingContext) -> tuple[str, str]:
 def is_unreleased(c: FindingContext) -> bool:
     """Whether all that an almost sufficient pair lacks is the release of its signal."""
     return [lack.sem for lack in _nearest(c)] == ["release"]
+
+
+def is_plain_sync(c: FindingContext) -> bool:
+    """Whether one access is plain, and the other an atomic operation by which threads wait for each other."""
+    word = int(c.entry["words"][0])
+    for plain, strong, ins in (word, word >> 32, c.instruction), (word >> 32, word, c.other):
+        if ins is not None and strong & STRONG and not plain & STRONG:
+            taken = not _TAKES.isdisjoint(ins.modifiers)
+            return taken or bool(plain & WRITES and not _ORDERS.isdisjoint(ins.modifiers))
+    return False
+
+
+def changes_in_place(c: FindingContext) -> bool:
+    """Whether both accesses are of updates like `h[i]++`: a store of what was computed from a load of the same address."""
+    updates = c.grid.kernel.once(_updates)
+    return c.other is not None and {c.instruction.span.start, c.other.span.start} <= updates
+
+
+def _updates(kernel: CompiledKernel) -> frozenset[int]:
+    """Where in the text the plain loads and stores of updates are."""
+    found, newest = set[int](), dict[str, _Made]()
+    for ins in sorted(kernel.sites, key=lambda i: i.span.start):
+        uses, defs = uses_and_defs(ins)
+        if _plain(ins, MemoryEffect.WRITE) and (place := _place(ins)):
+            values = (r for o in ins.operands if not isinstance(o, Address) for r in registers_of(o))
+            todo = [(newest[r], False) for r in values if r in newest]
+            for made, computed in todo:
+                if not _plain(made.ins, MemoryEffect.READ):
+                    computes = computed or made.ins.effects.algebra is not Algebra.COPY
+                    todo += [(source, computes) for source in made.sources if len(todo) < _STEPS]
+                elif computed and (_place(made.ins), made.ins.guard) == (place, ins.guard):
+                    found |= {made.ins.span.start, ins.span.start}
+        newest |= dict.fromkeys(defs, _Made(ins, [newest[r] for r in uses if r in newest]))
+        if ins.effects.ends is not Ends.NO:  # an update has no branch in it
+            newest.clear()
+    return frozenset(found)
+
+
+class _Made(NamedTuple):
+    """An instruction that made a value, and what made its sources."""
+
+    ins: Instruction
+    sources: list[_Made]
+
+
+def _plain(ins: Instruction, does: MemoryEffect) -> bool:
+    return ins.effects.counted_as == "memory" and ins.effects.memory is does
 
 
 def _nearest(c: FindingContext) -> list[Lack]:

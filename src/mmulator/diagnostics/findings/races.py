@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from mmulator.diagnostics.findings.context import FindingContext
-from mmulator.diagnostics.findings.near import nearly
+from mmulator.diagnostics.findings.near import WRITES, changes_in_place, nearly
 from mmulator.isa.effects import Queue
 from mmulator.ptx.tree import Instruction
 from mmulator.rules import BY_NUMBER
@@ -13,7 +13,7 @@ from mmulator.rules import races as rules
 from mmulator.sanitizer.shadow.judgement import AGAIN
 from mmulator.sanitizer.shadow.records import STRONG
 
-WRITES, CHANGES = 2, 4
+CHANGES = 4
 
 
 def _does(flags: int) -> str:
@@ -29,6 +29,10 @@ def _race(c: FindingContext) -> str:
     return f"{c.instruction.mnemonic} {_does(now)} bytes that {c.against} {_does(before)}, and {{}}"
 
 
+_ATOMIC = (
+    "if all these threads add to one element, add with atom.add or red.add: of two loads and stores at the same time, one update "
+    "is lost, and no barrier helps; else let each thread change an element of its own"
+)
 Said = str | tuple[str, str] | tuple[str, str, str]
 
 
@@ -40,6 +44,9 @@ def _near(c: FindingContext, said: str) -> Said:
     """The message and hint of a race. If an operation almost orders the two accesses, both name it."""
     what, mend = nearly(c)
     hint = BY_NUMBER[int(c.entry["rule"])].hint
+    if not what and changes_in_place(c):
+        other = hint.partition("; or ")[2]  # than an atomic operation; a barrier would not help
+        return said, c.where(), f"{_ATOMIC}; or {other}" if other else _ATOMIC
     word = c.words[0]
     plain = word >> 32 & word & WRITES and not (word >> 32 | word) & CHANGES
     if plain and c.against == c.instruction.mnemonic:
@@ -86,6 +93,7 @@ SENTENCES: Mapping[int, Callable[[FindingContext], Said]] = {
     rules.READ_WRITE.number: _of_block,
     rules.IN_WARP.number: _sentence("nothing orders the two threads of a warp"),
     rules.BETWEEN_BLOCKS.number: _sentence("nothing orders the two blocks"),
+    rules.PLAIN_SYNC.number: lambda c: (_race(c).format("one of the two is plain"), c.where()),
     rules.IN_CLUSTER.number: _sentence("nothing orders the two blocks of the cluster"),
     rules.COPY_READ.number: _of_copy("{} reads bytes that {} may not have copied yet"),
     rules.COPY_OVERWRITTEN.number: _of_copy("{} writes bytes that {} may copy to later"),

@@ -17,14 +17,14 @@ from mmulator.diagnostics.findings import (
     waits,
 )
 from mmulator.diagnostics.findings.context import FindingContext, location
-from mmulator.diagnostics.findings.near import is_unreleased
+from mmulator.diagnostics.findings.near import is_plain_sync, is_unreleased
 from mmulator.diagnostics.findings.shadows import is_used
 from mmulator.findings import Finding, spoken
 from mmulator.launch.grid import Grid
 from mmulator.rules import BY_NUMBER
 from mmulator.rules.accumulators import in_module
 from mmulator.rules.operands import LAYOUT
-from mmulator.rules.races import HALF_STRONG, NOT_RELEASED, READ_WRITE, REPLICATED_READ, UNREAD
+from mmulator.rules.races import BY_THREADS, HALF_STRONG, NOT_RELEASED, PLAIN_SYNC, READ_WRITE, REPLICATED_READ, UNREAD
 
 # The message of a rule, by its number, and perhaps where (else as FindingContext.where says) and what to do (else the
 # rule's hint).
@@ -58,6 +58,8 @@ def findings_of(grid: Grid, entries: Iterable[Any]) -> tuple[Finding, ...]:
             entry["rule"] = READ_WRITE.number
         if entry["rule"] == HALF_STRONG.number and is_unreleased(FindingContext(grid, entry)):
             entry["rule"] = NOT_RELEASED.number
+        if entry["rule"] in BY_THREADS and is_plain_sync(FindingContext(grid, entry)):
+            entry["rule"] = PLAIN_SYNC.number
         if entry["rule"] == LAYOUT.number:  # of each descriptor there is an entry
             entry["other_site"] = 0
             if not operands.misplaces(FindingContext(grid, entry)):
@@ -68,4 +70,7 @@ def findings_of(grid: Grid, entries: Iterable[Any]) -> tuple[Finding, ...]:
         counts[key] = counts.get(key, 0) + int(entry["count"])
         if key not in first or (int(entry["cta"]), int(entry["warp"])) < (int(first[key]["cta"]), int(first[key]["warp"])):
             first[key] = entry
-    return tuple(finding(grid, first[key], counts[key]) for key in sorted(first))
+    # of a lock's accesses the plain ones race with each other, too
+    known = {at for rule, site, other in first if rule == PLAIN_SYNC.number for at in (site + 1, other)}
+    told = (key for key in sorted(first) if key[0] not in BY_THREADS or not {key[1] + 1, key[2]} <= known)
+    return tuple(finding(grid, first[key], counts[key]) for key in told)

@@ -170,8 +170,8 @@ def telling(call: Callable[..., int]) -> Callable[..., int]:
 
 def tell(error: BaseException | None) -> None:
     """Print the reason of a failed call, once where one error is the reason of many."""
-    if isinstance(error, MmulatorError) and not error.__dict__.get("told"):
-        error.__dict__["told"] = True
+    if isinstance(error, MmulatorError) and not (error.told or error.__dict__.get("printed")):
+        error.__dict__["printed"] = True
         sys.stdout.flush()
         print(f"mmulator: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         if isinstance(error, ExecutionFault) and (place := launched()):

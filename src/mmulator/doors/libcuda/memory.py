@@ -16,6 +16,7 @@ from mmulator.doors.libcuda.device import current_context
 from mmulator.doors.libcuda.state import POOL, PRIMARY, check_device, state
 from mmulator.driver import Allocation
 from mmulator.driver.memory import LARGE
+from mmulator.driver.told import caller
 from mmulator.errors import LaunchError
 from mmulator.launch.arena import bytes_at
 from mmulator.launch.limits import host_memory
@@ -77,7 +78,7 @@ def free(address: int) -> None:
     if address not in _kinds:  # also what is mapped there
         raise Refused(Code.INVALID_VALUE, LaunchError(f"free of address 0x{address:x}, which is no allocation's first byte"))
     try:
-        size = state().driver.memory.free(address)
+        size = state().driver.memory.free(address, caller())
     except LaunchError as why:
         raise Refused(Code.INVALID_VALUE, why) from None
     if _kinds.pop(address, None) == DEVICE_KIND:

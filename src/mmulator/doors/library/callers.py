@@ -6,7 +6,8 @@ import ctypes
 import re
 import shutil
 import subprocess
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from itertools import dropwhile
 from pathlib import Path
 
@@ -32,13 +33,18 @@ def _frames() -> list[int]:
     return [int(frame or 0) for frame in frames[: ctypes.CDLL(None).backtrace(frames, _DEEPEST)]]
 
 
-def place() -> str:
-    """Where the program has called, such as `main at tile.cu:32`; "" where that cannot be told.
+def noted() -> Callable[[], str]:
+    """A function that says, when it is asked, from where the program has called now."""
+    return partial(place, _frames())
+
+
+def place(frames: list[int]) -> str:
+    """Where the program has called, such as `main at tile.cu:32`; "" where that cannot be told. frames: of that call.
 
     Functions that nvcc and CUDA's headers put between are left out: the kernel's stub, what calls the stub, templates; those
     of libraries of templates, if a function of the program called them.
     """
-    own = [found for frame in _frames() for found in _of_program(frame)]
+    own = [found for frame in frames for found in _of_program(frame)]
     found = [frame for frame in behind(own) if not any(word in frame for word in _BETWEEN)]
     return next((frame for frame in found if not _qualified(frame).startswith(_LIBRARIES)), found[0] if found else "")
 

@@ -61,7 +61,7 @@ def _prepare() -> None:
     sys.argv = [os.fsdecode(word) for word in Path("/proc/self/cmdline").read_bytes().split(b"\0")[:-1]] or [""]
     sys.stdout = CStdout()
     faults.listen()
-    told.places.append(callers.place)
+    told.places.append(callers.noted)
     at_exit()
 
 

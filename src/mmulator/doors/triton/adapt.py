@@ -16,6 +16,7 @@ from typing import Any
 from mmulator.doors.triton.arrays import stand_in, take_arrays
 from mmulator.doors.triton.bench import measure, warn_left_out
 from mmulator.doors.triton.launcher import Launcher
+from mmulator.doors.triton.trials import Trials, trials
 from mmulator.doors.where import located
 from mmulator.driver import current
 from mmulator.errors import MmulatorError, UnsupportedError
@@ -115,6 +116,8 @@ _LEFT_OUT: ContextVar[tuple[Any, list[Any]] | None] = ContextVar("_LEFT_OUT", de
 def _prune_configs(self: Any, *args: Any, **kwargs: Any) -> Any:
     """Configurations to try. With the setting `first`, only the first that has not failed."""
     configs = _originals["prune_configs"](self, *args, **kwargs)
+    if (tuned := trials.get()) is not None:
+        tuned.begun = True
     trying = _LEFT_OUT.get()
     if trying is None or trying[0] is not self:
         return configs
@@ -129,11 +132,17 @@ def _run_tuned(self: Any, *args: Any, **kwargs: Any) -> Any:
     """
     run = _originals["run"]
     if current().settings.autotune != "first" or len(self.configs) < 2 or not is_active():
-        return run(self, *args, **kwargs)
+        token = trials.set(tuned := Trials())
+        try:
+            result = run(self, *args, **kwargs)
+        finally:
+            trials.reset(token)
+        tuned.warn()
+        return result
     known, left_out = len(self.cache), list[Any]()
     first: Exception | None = None
     unfit = _unfit()
-    token = _LEFT_OUT.set((self, left_out))
+    left = _LEFT_OUT.set((self, left_out))
     try:
         while True:
             try:
@@ -147,7 +156,7 @@ def _run_tuned(self: Any, *args: Any, **kwargs: Any) -> Any:
                 if isinstance(error, UnsupportedError):
                     warn_left_out(error)
     finally:
-        _LEFT_OUT.reset(token)
+        _LEFT_OUT.reset(left)
 
 
 @cache

@@ -12,6 +12,7 @@ from typing import Any
 from mmulator import location
 from mmulator.doors.triton import descriptors
 from mmulator.doors.triton.arguments import Packer, slots
+from mmulator.doors.triton.trials import trials
 from mmulator.doors.triton.versions import Interface, interface
 from mmulator.doors.where import located
 from mmulator.driver import Driver, Function, current
@@ -143,10 +144,13 @@ class Launcher:
             check_cooperative(driver, grid, self.block[0], self.function.static_shared + self.shared)
         buffers = _NO_SCRATCH if self._none else self._allocate(grid, stream)
         params, regions = self.packer.pack(args, buffers)
-        return driver.launch(
-            self.function, grid, self.block, params, regions, self.shared, driver.stream(stream), cluster=self.cluster,
-            cooperative=self.cooperative, arrays=partial(self.packer.arrays, args),
+        run = partial(
+            driver.launch, self.function, grid, self.block, params, regions, self.shared, driver.stream(stream),
+            cluster=self.cluster, cooperative=self.cooperative, arrays=partial(self.packer.arrays, args),
         )  # fmt: skip
+        if (tuned := trials.get()) is None or not tuned.begun:
+            return run()
+        return tuned.run(self, grid, regions, run)
 
     def _allocate(self, grid: tuple[int, int, int], stream: int) -> list[Any]:
         """Scratch memory of a launch, from the allocators that the program set."""

@@ -1,0 +1,109 @@
+"""The trials of an autotuner: a warning where the kernel reads what its own trials wrote.
+
+The configuration that is chosen has run twice: as a trial, and as the launch that counts. If what the trial wrote has other
+values after the launch, then the launch began with other memory, which the trials left there.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mmulator.driver import Region
+from mmulator.host.report import Report
+from mmulator.launch.arena import bytes_at
+from mmulator.refusals import number
+
+_MOST = 1 << 28  # bytes that are kept of all trials together; the oldest go first
+_NAME = re.compile(r"argument (\d+) \((\w+)\)")
+
+
+@dataclass
+class Trial:
+    """One launch of a Launcher. before, after: the bytes of its arguments, by their labels."""
+
+    launcher: Any
+    grid: tuple[int, int, int]
+    before: dict[str, np.ndarray]
+    after: dict[str, np.ndarray]
+    threads: int
+
+    def changed(self, label: str) -> np.ndarray:
+        """Which bytes of an argument it changed."""
+        found: np.ndarray = self.before[label] != self.after[label]
+        return found
+
+
+@dataclass
+class Trials:
+    """The launches of one call of an autotuner. begun: whether it measures, and does not know the best configuration yet."""
+
+    begun: bool = False
+    kept: list[Trial] = field(default_factory=list)
+
+    def run(self, launcher: Any, grid: tuple[int, int, int], regions: Sequence[Region], run: Callable[[], Report]) -> Report:
+        """Run a launch and keep what it changed."""
+        mine = [r for r in regions if 0 < r.size <= _MOST // 8]
+        before = {r.label: bytes_at(r.host, r.size).copy() for r in mine}
+        report = run()
+        after = {r.label: bytes_at(r.host, r.size).copy() for r in mine}
+        self.kept.append(Trial(launcher, grid, before, after, report.threads))
+        while 2 * sum(a.nbytes for t in self.kept for a in t.after.values()) > _MOST:
+            self.kept.pop(0)
+        return report
+
+    def warn(self) -> None:
+        """Warn if the last launch, which counts, read what the others had written."""
+        if not self.kept:
+            return
+        *tried, last = self.kept
+        same = next((t for t in tried if (t.launcher, t.grid) == (last.launcher, last.grid)), None)
+        if same is None or not any(_other(same, last, label) for label in same.after):
+            return
+        loads, adds, stores = _accessed(last)
+        for label, before in same.before.items():
+            found, only_adds = _NAME.search(label), label in adds - loads - stores
+            if found is None or label not in loads | adds or np.array_equal(before, last.before[label]):
+                continue
+            if adds and last.threads > 1 and not (only_adds and _other(same, last, label)):
+                continue  # in which order several threads add, luck decides
+            count, mend = sum(bool(t.changed(label).any()) for t in tried), "reset_to_zero" if only_adds else "restore_value"
+            said = f"{last.launcher.function.name} reads what its own trials wrote (argument {found[1]}, {found[2]}): "
+            said += f"{number(count, 'trial')} changed it; give {mend}=['{found[2]}']"
+            warnings.warn(f"autotune-in-place: {said}", RuntimeWarning, stacklevel=4)
+
+
+def _other(same: Trial, last: Trial, label: str) -> bool:
+    """Whether bytes that a trial changed have other values after the launch of the same configuration."""
+    changed = same.changed(label)
+    return bool((last.after[label][changed] != same.after[label][changed]).any())
+
+
+def _accessed(trial: Trial) -> tuple[set[str], set[str], set[str]]:
+    """Labels of the parameters that a kernel loads or copies from, changes by atomic operations, and stores to. An access of an
+    unknown parameter is one of all."""
+    from mmulator.isa.effects import MemoryEffect
+    from mmulator.program.calls import reached
+    from mmulator.program.provenance import pointers
+    from mmulator.ptx.tree import Address, Reg
+
+    launcher, kernel = trial.launcher, trial.launcher.function.kernel
+    labels = {p.name: slot.label for p, slot in zip(launcher.function.params, launcher.packer.wanted)}
+    known = pointers(kernel.function, {(name, 0): None for name in labels})
+    found = {does: set[str]() for does in MemoryEffect}
+    for ins in (i for f in reached(kernel.module.tree, kernel.function).functions.values() for i in f.instructions):
+        places = [o.base for o in ins.operands if isinstance(o, Address)]  # the last is the source of a copy
+        if places and ins.form["space"] in ("", "global"):
+            of = known.get(places[-1].name) if isinstance(places[-1], Reg) else None
+            found[ins.effects.memory] |= {label for name, label in labels.items() if of is None or of[0] == name}
+    loads = found[MemoryEffect.READ] | found[MemoryEffect.COPY] | found[MemoryEffect.REDUCE]
+    return loads, found[MemoryEffect.ATOMIC], found[MemoryEffect.WRITE]
+
+
+trials: ContextVar[Trials | None] = ContextVar("trials", default=None)  # of the call of an autotuner that is running
