@@ -25,6 +25,7 @@ from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
 from mmulator.record.asked import Asked, asked
 from mmulator.record.beside.another import BesideAnother, beside
 from mmulator.record.beside.reference import EXACT, BesideReference, Reference, ReferenceArrays, beside_reference
+from mmulator.record.birth import Birth, Births
 from mmulator.record.cause import Cause, span_text
 from mmulator.record.detours import Arrived, Detours
 from mmulator.record.memory import last_write, left_out, stores_words
@@ -55,6 +56,7 @@ class WhyAnswer:
     beside: the element in another run or in a reference, if one was asked for.
     sources: what it was computed from, however far back, and indices that overflowed on the way.
     leaves: address -> name of each element of device memory that the launch found and that it was computed from.
+    birth: where a NaN or an infinity was born; None of another value.
     """
 
     name: str
@@ -63,11 +65,12 @@ class WhyAnswer:
     beside: BesideAnother | BesideReference | None = None
     sources: tuple[str, ...] = ()
     leaves: Mapping[int, str] = field(default_factory=dict, repr=False, compare=False)
+    birth: Birth | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         from mmulator.record.telling import text
 
-        return "\n".join([text(self.cause) if self.cause is not None else self._nothing, *self._more()])
+        return "\n".join([text(self.cause, self.birth) if self.cause is not None else self._nothing, *self._more()])
 
     def wrapped(self, width: int) -> str:
         """The answer in lines of at most so many columns; tables may be wider."""
@@ -230,7 +233,8 @@ class Again:
         explainer = Explainer(trail, self.names, self.launch.device, depth)
         cause = explainer.written(found, a.name, bits, a.type, a.size, ())
         sources = Sources(explainer).gather(found, a.type, a.size)
-        return WhyAnswer(a.name, cause, notes, sources=tuple(sources.sentences()), leaves=sources.leaves)
+        birth = Births(explainer).of(found, a.name, bits, a.type, a.size)
+        return WhyAnswer(a.name, cause, notes, None, tuple(sources.sentences()), sources.leaves, birth)
 
     def _stores_before(self, trail: Trail, a: Asked, stores: np.ndarray) -> Iterator[str]:
         """Sentences about stores to an element before the last one: the first of them and the newest."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from mmulator.isa.types import type_bits
 from mmulator.numerics.telling import text as text_of_sum
+from mmulator.record.birth import Birth
 from mmulator.record.cause import Cause, CauseAt, place_text, thread_text
 from mmulator.record.values import bits_text
 
@@ -88,8 +89,11 @@ def as_dict(cause: Cause) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def text(cause: Cause) -> str:
-    """The whole answer."""
+def text(cause: Cause, birth: Birth | None = None) -> str:
+    """The whole answer. birth: of a NaN or an infinity, which is told in place of the tree."""
     width = type_bits(cause.type)
+    if birth is not None:
+        head = f"{cause.name} = {cause.text} (bits {bits_text(cause.bits, width)}): {birth.kind} since {birth.said}"
+        return "\n".join([head, *birth.lines()])
     first, *rest = lines(cause)
     return "\n".join([first.replace(f"= {cause.text}", f"= {cause.text} (bits {bits_text(cause.bits, width)})", 1), *rest])

@@ -172,7 +172,7 @@ class Explainer:
             return self._from_cells(step, lane, name, low, width, cause, path)
         teller = _TELLERS.get(flow)
         return (teller(self, step, lane, name, low, width, cause, path) if teller else None) or self._lanewise(
-            step, lane, cause, path
+            step, lane, low, width, cause, path
         )
 
     def _followed(
@@ -195,8 +195,8 @@ class Explainer:
         at = self.at(step, lane) if copied else None
         return Cause(name, bits, type_name, how if value is not None or isinstance(operand, Symbol) else "not told", at)
 
-    def _lanewise(self, step: TrailStep, lane: int, cause: Cause, path: tuple[int, ...]) -> Cause:
-        """An instruction that computes in each lane for itself."""
+    def _lanewise(self, step: TrailStep, lane: int, low: int, width: int, cause: Cause, path: tuple[int, ...]) -> Cause:
+        """An instruction that computes in each lane for itself, and in each part of a packed type. low, width: as in `register`."""
         ins = self.trail.instruction(step)
         inputs = []
         specs = signature_of(ins.form, ins.operands)
@@ -210,7 +210,11 @@ class Explainer:
             given = specs[number].type if number < len(specs) else "b32"
             for one in elements(operand):
                 type_name = _known_type(given, one)
-                inputs.append(self._followed(step, lane, one, type_name, 0, type_bits(type_name), path))
+                element, count = parts_of(type_name)
+                if count > 1 and width * count == type_bits(type_name):
+                    inputs.append(self._followed(step, lane, one, element, low, width, path))
+                else:
+                    inputs.append(self._followed(step, lane, one, type_name, 0, type_bits(type_name), path))
         return replace(cause, inputs=tuple(inputs))
 
     def _choice(

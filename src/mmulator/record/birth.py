@@ -1,0 +1,277 @@
+"""Where a NaN or an infinity was born: from a store back through the operands that carry it, through any number of instructions.
+
+A tree of causes (why.py) has all operands, down to a depth; this follows one of them, and ends where no operand is a NaN (or
+infinite): at the instruction that made it, or at what the launch found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.isa.effects import Algebra
+from mmulator.isa.types import TYPES, type_bits
+from mmulator.record.addresses import MemoryWrite
+from mmulator.record.cause import Cause, place_text, thread_text
+from mmulator.record.places import InCell, InRegister, Place
+from mmulator.record.products import ProductElement
+from mmulator.record.sources import MOST
+from mmulator.record.trail import TrailStep
+from mmulator.record.values import dtype_of, parts_of, text_of
+from mmulator.record.why import Explainer
+
+NAN, INFINITY = "NaN", "infinity"
+LINKS = 4  # values next to the stored one, and next to the birth, that are told
+_SIGNS = {
+    Algebra.SUM: "{} + {}", Algebra.DIFFERENCE: "{} - {}", Algebra.PRODUCT: "{} * {}", Algebra.QUOTIENT: "{} / {}",
+    Algebra.FUSED: "{} * {} + {}",
+}  # fmt: skip
+
+
+def numbers(raw: Sequence[int], type_name: str) -> NDArray[np.float64]:
+    """Raw elements of a floating-point type as numbers."""
+    dtype = dtype_of(type_name)
+    with np.errstate(all="ignore"):
+        return np.array(raw, np.uint64).astype(f"u{dtype.itemsize}").view(dtype).astype(np.float64)
+
+
+def _floats(type_name: str) -> bool:
+    t = TYPES.get(parts_of(type_name)[0])
+    return t is not None and t.kind == "float"
+
+
+def kind_of(bits: int, type_name: str) -> str:
+    """NAN or INFINITY, if bits of a type are one, or a part of a packed type is; else ""."""
+    if not _floats(type_name):
+        return ""
+    element, count = parts_of(type_name)
+    size = type_bits(type_name) // count
+    found = numbers([bits >> n * size & (1 << size) - 1 for n in range(count)], element)
+    return NAN if np.isnan(found).any() else INFINITY if np.isinf(found).any() else ""
+
+
+@dataclass(frozen=True)
+class Operand(Cause):
+    """A value that an instruction read, whose cause is not yet looked for.
+
+    go: finds it, of `width` bits from bit `low` on, as a type.
+    when: number of the step that wrote it.
+    """
+
+    go: Callable[[str, int, int], Cause] = field(default=Cause, compare=False)  # type: ignore[assignment]
+    when: int = 0
+    low: int = 0
+    width: int = 0
+
+    def of(self) -> Cause:
+        return self.go(self.type, self.low, self.width)
+
+    def within(self, type_name: str, low: int, width: int) -> Operand:
+        """Some of its bits as another type."""
+        return replace(self, bits=self.bits >> low & (1 << width) - 1, type=type_name, low=self.low + low, width=width)
+
+
+@dataclass(frozen=True)
+class Birth:
+    """Where a NaN or an infinity was born.
+
+    kind: NAN or INFINITY.
+    said: where, and of what: `x.py:22: sub.f32 -inf - -inf, block (0, 0, 0), thread (5, 0, 0)`.
+    made: whether an instruction of the launch made it of other values.
+    links: the values that led to it, the stored one first.
+    of: births of the infinities that it was made of.
+    """
+
+    kind: str
+    said: str
+    made: bool
+    links: tuple[Cause, ...]
+    of: tuple[tuple[str, str], ...] = ()
+
+    def lines(self, most: int = 2 * LINKS) -> Iterator[str]:
+        """Lines about the way from the birth to the stored value. most: links that are told, at least two."""
+        for value, said in self.of:
+            yield f"  {value} since {said}"
+        groups: list[list[Cause]] = []  # links of one line of the program
+        for link in self.links:
+            if link.at is not None:
+                here = link.at.source or f"{link.at.file}:{link.at.line}"
+                there = groups[-1][0].at if groups else None
+                if there is not None and (there.source or f"{there.file}:{there.line}") == here:
+                    groups[-1].append(link)
+                else:
+                    groups.append([link])
+        first = last = most // 2
+        left_out = groups[first:-last] if len(groups) > most else []
+        for number, group in enumerate(groups):
+            if not first <= number < first + len(left_out):
+                yield from self._told(group)
+            elif number == first:
+                yield self._between(left_out)
+
+    def _told(self, group: list[Cause]) -> Iterator[str]:
+        link = group[0]
+        assert link.at is not None
+        inputs = ", ".join(c.name if c.name == c.text else f"{c.name} = {c.text}" for c in link.inputs[:4] if c.name)
+        more = f", and {len(group) - 1} instructions more" if len(group) > 2 else f", {group[-1].how}" if len(group) > 1 else ""
+        yield f"  {link.name} = {link.text} <- {link.how}" + (f"({inputs})" if inputs else "")
+        yield f"    at {place_text(link.at)}, thread {link.at.thread}{more}" + (f"  {link.at.quoted}" if link.at.quoted else "")
+
+    def _between(self, groups: list[list[Cause]]) -> str:
+        steps = [c.at for group in groups for c in group if c.at is not None]
+        (file, line, source), rounds = Counter((at.file, at.line, at.source) for at in steps).most_common(1)[0]
+        loop = f"{rounds} rounds of the loop at {source or f'{file}:{line}'}: " if rounds > 1 else ""
+        return f"  ... {loop}{len(steps)} instructions carry it; --why-depth {len(groups) + 2 * LINKS} shows them"
+
+
+class Births(Explainer):
+    """Answers about births of values of a trail. explainer: what else is known of them."""
+
+    shortens = False
+
+    def __init__(self, explainer: Explainer) -> None:
+        super().__init__(explainer.trail, explainer.names, explainer.device, MOST)
+        self.origins = explainer.origins
+
+    def of(self, found: MemoryWrite, name: str, bits: int, type_name: str, size: int) -> Birth | None:
+        """The birth of a value that a write left in memory; None for a value that is no NaN and not infinite.
+
+        name, bits, type_name, size: the element, its value, its type and its bytes.
+        """
+        kind = kind_of(bits, type_name)
+        return self._from(self.written(found, name, bits, type_name, size, ()), kind) if kind else None
+
+    def _from(self, cause: Cause, kind: str) -> Birth:
+        links: list[Cause] = []
+        while True:
+            while isinstance(cause, Operand):
+                cause = cause.of()
+            links.append(cause)
+            carrier = _carrier(cause, kind)
+            if carrier is None:
+                break
+            cause = carrier
+        said, made = self._born(links)
+        others = {c.text: c for c in cause.inputs if kind == NAN and kind_of(c.bits, c.type) == INFINITY}
+        return Birth(kind, said, made, tuple(links), tuple((t, self._from(c, INFINITY).said) for t, c in others.items()))
+
+    def _born(self, links: list[Cause]) -> tuple[str, bool]:
+        """(where the last of some values was born, whether an instruction made it)."""
+        born = links[-1]
+        at = next((c.at for c in reversed(links) if c.at is not None), None)
+        where = "" if at is None else f"{at.source or f'{at.file}:{at.line}'}: "
+        by = "" if at is None else f", {thread_text(at)}"
+        if not born.inputs and not born.products:
+            if born.at is None and born.how.startswith(("as the launch", "a parameter", "not written", "never written")):
+                return f"{born.name} = {born.text}, {born.how}", False
+            what = f"{born.how} {born.name}" if born.how in ("a constant", "a special register") else born.how
+            return f"{where}{what}{by}", False
+        assert at is not None
+        step = self.trail.at(at.step)
+        assert step is not None
+        values = [one.text for one in born.inputs]
+        form = _SIGNS.get(self.trail.instruction(step).effects.algebra, "")
+        formed = form.count("{}") == len(values)
+        said = born.remarks[-1] if born.products else form.format(*values) if formed else f"of {', '.join(values)}"
+        computes = bool(born.products) or _floats(self.trail.instruction(step).form["type"])
+        return f"{where}{born.how} {said}{by}{self._round(step)}", computes
+
+    def _round(self, step: TrailStep) -> str:
+        """`, time 1 of 4`: how often the warp was there before."""
+        times = [s.number for s in self.trail.steps if s.site == step.site and s.place.address == step.place.address
+                 and s.block == step.block]  # fmt: skip
+        return f", time {times.index(step.number) + 1} of {len(times)} there" if len(times) > 1 else ""
+
+    # what why.py tells, as operands -----------------------------------------------------------------------------------
+    def register(
+        self, step: TrailStep, lane: int, name: str, type_name: str, low: int, width: int, path: tuple[int, ...] = ()
+    ) -> Cause:
+        found, writer = self.trail.register(step, name), self.trail.writer(step, name, lane)
+        bits = 0 if found is None else int(found[lane]) >> low & (1 << width) - 1
+        go = partial(super().register, step, lane, name)
+        return Operand(name, bits, type_name, "", go=go, when=0 if writer is None else writer.number, low=low, width=width)
+
+    def memory(
+        self, step: TrailStep, lane: int, address: int, bits: int, type_name: str, size: int, path: tuple[int, ...],
+        before: int | None = None,
+    ) -> Cause:  # fmt: skip
+        def go(type_name: str, low: int, width: int) -> Cause:
+            part = bits >> low & (1 << width) - 1
+            return Explainer.memory(self, step, lane, address + low // 8, part, type_name, max(1, width // 8), (), before)
+
+        return Operand("", bits, type_name, "", go=go, width=8 * size)
+
+    def cell(self, place: InCell, bits: int, type_name: str, width: int, path: tuple[int, ...]) -> Cause:
+        def go(type_name: str, low: int, width: int) -> Cause:
+            return Explainer.cell(self, replace(place, low=place.low + low), bits >> low & (1 << width) - 1, type_name, width, ())
+
+        return Operand(place.text, bits, type_name, "", go=go, width=width)
+
+    def _product(self, step: TrailStep, product: ProductElement, cause: Cause, path: tuple[int, ...]) -> Cause:
+        """A matrix product alone: what in it is a NaN or infinite, or how it becomes one."""
+        key = product.key
+        if product.a_type.kind != "float":
+            return cause
+        with np.errstate(all="ignore"):
+            a, b = numbers(product.a, key.atype), numbers(product.b, key.btype)
+            c = numbers([product.c or 0], key.ctype)
+            made = product.sign * a * b
+        inputs: list[Cause] = []
+        if product.c_at is not None and product.c is not None and not np.isfinite(c).all():
+            inputs.append(self._operand_of(step, product.c_at, product.c, key.ctype, product.d_bits))
+        sides = ((a, product.a, product.a_at, key.atype), (b, product.b, product.b_at, key.btype))
+        for values, raw, places, type_name in sides:
+            for k in np.flatnonzero(~np.isfinite(values)).tolist():
+                inputs.append(self._operand_of(step, places[k], raw[k], type_name, type_bits(type_name)))
+        for raw, places in ((product.scale_a, product.scale_a_at), (product.scale_b, product.scale_b_at)):
+            for k in np.flatnonzero(np.isnan(numbers(raw, key.stype or "ue8m0"))).tolist() if raw else ():
+                inputs.append(self._operand_of(step, places[k], raw[k], key.stype or "ue8m0", 8))
+        zero = np.flatnonzero(np.isnan(made) & ~np.isnan(a) & ~np.isnan(b))
+        ends = np.flatnonzero(np.isinf(made))
+        if len(zero):
+            k = int(zero[0])
+            names = [self.origins.of(places[k], step, type_bits(t)).name for _, _, places, t in sides]
+            said = f"{a[k]} * {b[k]} at k = {product.positions[k]}: {names[0]} times {names[1]}"
+        elif len(ends) or not np.isfinite(c).all():
+            said = "inf and -inf in one sum"
+        else:
+            said = f"of finite products, whose sum is beyond the largest {key.dtype}"
+        said = f"row {product.row}, column {product.column} of D: {said}"
+        return replace(cause, inputs=tuple(inputs), products=1, remarks=(said,))
+
+    def _operand_of(self, step: TrailStep, place: Place, bits: int, type_name: str, width: int) -> Cause:
+        match place:
+            case InRegister():
+                return self.register(step, place.lane, place.name, type_name, place.low, width)
+            case InCell():
+                return self.cell(place, bits, type_name, width, ())
+        return self.memory(step, 0, place.address, bits, type_name, max(1, width // 8), (), place.before)
+
+
+def _carrier(cause: Cause, kind: str) -> Cause | None:
+    """The input from which a value is a NaN, or infinite: of several the one that was written first; None if there is none."""
+    found = [c for c in cause.inputs if kind_of(c.bits, c.type) == kind] or list(_hidden(cause, kind))
+    return min(found, key=lambda c: c.when if isinstance(c, Operand) else 0) if found else None
+
+
+def _hidden(cause: Cause, kind: str) -> Iterator[Cause]:
+    """Inputs without a sign or a point that hold the bits of a value: as they are, or those of its bytes that are not zero."""
+    if not kind_of(cause.bits, cause.type):
+        return
+    width = type_bits(cause.type)
+    zeros = (cause.bits & -cause.bits).bit_length() - 1
+    some, kept = cause.bits >> zeros // 8 * 8, width - zeros // 8 * 8
+    for c in cause.inputs:
+        if not isinstance(c, Operand) or not c.width or _floats(c.type):
+            continue
+        if c.width == width and kind_of(c.bits, cause.type) == kind:
+            yield c.within(cause.type, 0, width)
+        for low in range(0, c.width - 15, 8):
+            if kept == 16 != width and c.bits >> low & 0xFFFF == some:
+                yield c.within("bf16" if width == 32 else cause.type, low, 16)
