@@ -68,7 +68,7 @@ def _run(arguments: list[str]) -> int:
         code = _command(arguments)
     except MmulatorError as error:
         print_error(error, as_json="--json" in arguments)
-        return 2 if isinstance(error, WrongUsage) else 1
+        return error.code
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except KeyboardInterrupt:

@@ -136,7 +136,7 @@ def run(
             with cluster_at(given.dask) as workers, _where_it_was(), Progress(given.json, once=True) as progress:
                 result = run_job(
                     job, timeout=given.timeout, threads=given.threads, progress=_phases(progress), watch=watched, sanitize=wish,
-                    workers=workers, why=given.why or (), profile=profile, trace=given.trace,
+                    workers=workers, why=given.why or (), profile=profile, trace=given.trace, nan=given.nan or "",
                     against=int(to) if to and to.isdigit() else to,
                 )  # fmt: skip
         except MmulatorError as error:
@@ -168,18 +168,18 @@ def _finds(given: Given) -> bool:
 
 def _exclude(given: Given, compare_gpu: bool, profile: bool) -> None:
     """Raise WrongUsage for options that do not go together."""
-    alone = {"--watch": given.watch, "--why": given.why, "--profile": profile, "--trace": given.trace}
+    alone = {"--watch": given.watch, "--why": given.why, "--nan": given.nan, "--profile": profile, "--trace": given.trace}
     counted = "counts are those of one machine"
     of_one = {"--threads": given.threads, "--compare-gpu": compare_gpu, **alone}
     for other, why in {
         "--threads": "each worker has threads of its own", "--watch": "stores are listed in the order of one machine",
-        "--why": "the launch is run again on one machine", "--compare-gpu": "it is about the GPU of this machine",
+        "--why": "the launch is run again on one machine", "--nan": "the launch is run again on one machine", "--compare-gpu": "it is about the GPU of this machine",
         "--profile": counted, "--trace": counted,
     }.items():  # fmt: skip
         exclude({"--dask": given.dask, other: of_one[other] or None}, why)
     for other, why in {
         "--watch": "it lists the stores to what differs", "--why": "a GPU does not say what its registers held",
-        "--profile": "it is another question", "--trace": "it is another question",
+        "--nan": "it is about a launch on the CPU", "--profile": "it is another question", "--trace": "it is another question",
     }.items():  # fmt: skip
         exclude({"--compare-gpu": compare_gpu, other: alone[other] or None}, why)
     if _finds(given):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from mmulator.driver import progress
 from mmulator.driver.chips import DeviceProperties, chip
 from mmulator.driver.streams import Stream
-from mmulator.errors import ExecutionFault, MmulatorError, UnsupportedError, undefined
+from mmulator.errors import ExecutionFault, MmulatorError, NotFinite, UnsupportedError, undefined
 from mmulator.lazy import cached_property
 from mmulator.refusals import GATHERED, register
 from mmulator.settings import RAISE, Settings, check_variables
@@ -160,6 +160,11 @@ class Driver:
             if isinstance(error, ExecutionFault) and error.asserted:
                 print(*error.asserted, sep="\n", file=sys.stderr, flush=True)
             register.ran += isinstance(error, ExecutionFault)
+            if isinstance(error, NotFinite):
+                from mmulator.driver.told import gathering
+
+                if (file := gathering()) is not None:
+                    file.stopped()
             if settings.sanitize and not isinstance(error, UnsupportedError):
                 self._tell(function, error.findings, error)
             raise

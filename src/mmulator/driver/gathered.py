@@ -53,22 +53,27 @@ class Gathering:
         """Add what is known of refusals; the last row of a process about a reason counts."""
         self._append([{"process": os.getpid(), "refused": refusal.as_dict()} for refusal in refusals])
 
+    def stopped(self) -> None:
+        """Note that a launch was stopped for what it had made (errors.NotFinite)."""
+        self._append([{"stopped": True}])
+
     def _append(self, rows: list[Row]) -> None:
         files.append(self.path, "".join(json.dumps(row) + "\n" for row in rows).encode(), LaunchError)
 
 
-def read(path: str | Path) -> tuple[int, list[Row], list[Row]]:
-    """(launches that were looked at, what they have, each once, what was refused)."""
-    launches, found, refused = 0, dict[str, Row](), dict[tuple[int, str], Row]()
+def read(path: str | Path) -> tuple[int, list[Row], list[Row], bool]:
+    """(launches that were looked at, what they have, each once, what was refused, whether one was stopped)."""
+    stopped, launches, found, refused = False, 0, dict[str, Row](), dict[tuple[int, str], Row]()
     with suppress(OSError):
         for line in Path(path).read_text(encoding="utf-8").splitlines():
             try:
                 row = json.loads(line)
             except ValueError:  # the process was killed as it wrote
                 continue
+            stopped |= "stopped" in row
             launches += row.get("launches", 0)
             if "key" in row:
                 found.setdefault("\0".join(map(str, row["key"])), row)
             if "refused" in row:
                 refused[row["process"], row["refused"]["why"]] = row["refused"]
-    return launches, [*found.values()], [*refused.values()]
+    return launches, [*found.values()], [*refused.values()], stopped

@@ -360,6 +360,7 @@ class Kernel:
         cooperative: bool = False,
         workers: Client | None = None,
         keep_going: bool = False,
+        nan: bool | Literal["nan", "inf"] = False,
         why: Any = None,
         names: Mapping[str, Any] | None = None,
         against: Any = None,
@@ -391,6 +392,7 @@ class Kernel:
         do against the letter, too; "raise": the first of severity error is raised when the kernel has run. What is raised
         meanwhile has the findings so far (`error.findings`). keep_going: includes `sanitize`; an access out of bounds or
         misaligned is a finding and no fault: a load gets zeros, a store does nothing, and the kernel goes on.
+        nan: a NaN that the launch stores, and that it has made of other values, is raised; "inf": an infinity, too.
         profile: what each line did is counted, and is in the report's `profile`.
         trace: a file that receives what happened when, for Perfetto.
         memory: arrays at device addresses that they say themselves (launch/regions.py); others get addresses of their own.
@@ -400,7 +402,7 @@ class Kernel:
         blocks that write the same bytes or use each other's results are refused, and nothing is stored then.
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then),
-        UndefinedBehaviour.
+        UndefinedBehaviour, NotFinite.
         """
         _check({"device": device, "progress": progress, "sanitize": sanitize, "keep_going": keep_going, "profile": profile,
                 "cooperative": cooperative})  # fmt: skip
@@ -417,7 +419,7 @@ class Kernel:
 
             spread.check(
                 cooperative=cooperative, watch=watch not in ((), []), sanitize=looked, threads=threads is not None,
-                profile=profile, trace=trace, memory=memory,
+                profile=profile, trace=trace, memory=memory, nan=bool(nan),
             )  # fmt: skip
         launch = self.prepared(grid, block, args, shared, device, cluster, cooperative, memory)
         if workers is not None:
@@ -437,7 +439,13 @@ class Kernel:
 
             watches = Watches(elements, launch.arguments, about.places if about else ())
             observers.append(watches)
-        report = self.run(launch, how, observers, progress, how.timeout)
+        run = partial(self.run, launch, how, observers, progress, how.timeout)
+        if nan:
+            from mmulator.host.notfinite import checked
+            from mmulator.record.names import DeviceNames
+
+            run = partial(checked, "inf" if nan == "inf" else "nan", launch, how, DeviceNames.of(launch, names or {}).arrays, run)
+        report = run()
         if about:
             report.why = about.answers(watches, report)
         if sanitize == "raise" and (error := undefined(report.findings)):

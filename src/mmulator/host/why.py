@@ -101,7 +101,7 @@ class WhyAnswer:
         cause, here, there = (as_dict(one) if one else None for one in pair)
         return document("cause", {
             "element": self.name, "cause": as_dict(self.cause) if self.cause else None, "notes": list(self.notes),
-            "sources": list(self.sources),
+            "sources": list(self.sources), "birth": self.birth.as_dict() if self.birth is not None else None,
             **({"beside": {
                 "label": other.label, "cause": cause, "said": str(other), "here": here, "there": there,
                 **({"want": other.want} if isinstance(other, BesideReference) else {}),

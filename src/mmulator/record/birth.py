@@ -24,10 +24,10 @@ from mmulator.record.products import ProductElement
 from mmulator.record.sources import MOST
 from mmulator.record.trail import TrailStep
 from mmulator.record.values import dtype_of, parts_of, text_of
-from mmulator.record.why import Explainer
+from mmulator.record.why import DEPTH, Explainer
+from mmulator.source import Span
 
 NAN, INFINITY = "NaN", "infinity"
-LINKS = 4  # values next to the stored one, and next to the birth, that are told
 _SIGNS = {
     Algebra.SUM: "{} + {}", Algebra.DIFFERENCE: "{} - {}", Algebra.PRODUCT: "{} * {}", Algebra.QUOTIENT: "{} / {}",
     Algebra.FUSED: "{} * {} + {}",
@@ -82,20 +82,34 @@ class Birth:
     """Where a NaN or an infinity was born.
 
     kind: NAN or INFINITY.
-    said: where, and of what: `x.py:22: sub.f32 -inf - -inf, block (0, 0, 0), thread (5, 0, 0)`.
+    where, what, by: `x.py:22: `, `sub.f32 -inf - -inf`, `, block (0, 0, 0), thread (5, 0, 0)`; or what the launch found.
     made: whether an instruction of the launch made it of other values.
+    span: the instruction.
     links: the values that led to it, the stored one first.
     of: births of the infinities that it was made of.
+    depth: how many lines of the program are told.
     """
 
     kind: str
-    said: str
-    made: bool
-    links: tuple[Cause, ...]
+    where: str
+    what: str
+    by: str = ""
+    made: bool = False
+    span: Span | None = field(default=None, compare=False)
+    links: tuple[Cause, ...] = ()
     of: tuple[tuple[str, str], ...] = ()
+    depth: int = DEPTH
 
-    def lines(self, most: int = 2 * LINKS) -> Iterator[str]:
-        """Lines about the way from the birth to the stored value. most: links that are told, at least two."""
+    @property
+    def said(self) -> str:
+        return f"{self.where}{self.what}{self.by}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The birth as JSON can hold it."""
+        return {"kind": self.kind, "said": self.said, "made": self.made, "of": [f"{v} since {said}" for v, said in self.of]}
+
+    def lines(self) -> Iterator[str]:
+        """Lines about the way from the stored value back to the birth."""
         for value, said in self.of:
             yield f"  {value} since {said}"
         groups: list[list[Cause]] = []  # links of one line of the program
@@ -107,13 +121,13 @@ class Birth:
                     groups[-1].append(link)
                 else:
                     groups.append([link])
-        first = last = most // 2
-        left_out = groups[first:-last] if len(groups) > most else []
+        first, last = -(-self.depth // 2), max(1, self.depth // 2)
+        left_out = groups[first:-last] if len(groups) > first + last else []
         for number, group in enumerate(groups):
             if not first <= number < first + len(left_out):
                 yield from self._told(group)
             elif number == first:
-                yield self._between(left_out)
+                yield self._between(left_out, len(groups))
 
     def _told(self, group: list[Cause]) -> Iterator[str]:
         link = group[0]
@@ -123,11 +137,12 @@ class Birth:
         yield f"  {link.name} = {link.text} <- {link.how}" + (f"({inputs})" if inputs else "")
         yield f"    at {place_text(link.at)}, thread {link.at.thread}{more}" + (f"  {link.at.quoted}" if link.at.quoted else "")
 
-    def _between(self, groups: list[list[Cause]]) -> str:
-        steps = [c.at for group in groups for c in group if c.at is not None]
-        (file, line, source), rounds = Counter((at.file, at.line, at.source) for at in steps).most_common(1)[0]
-        loop = f"{rounds} rounds of the loop at {source or f'{file}:{line}'}: " if rounds > 1 else ""
-        return f"  ... {loop}{len(steps)} instructions carry it; --why-depth {len(groups) + 2 * LINKS} shows them"
+    def _between(self, left_out: list[list[Cause]], depth: int) -> str:
+        """A line about links that are not told: the loop that they run through, and the option that shows them."""
+        counts = Counter((c.at.file, c.at.line, c.at.source) for c in self.links if c.at is not None)
+        (file, line, source), rounds = counts.most_common(1)[0]
+        loop = f"{rounds} rounds of the loop at {source or f'{file}:{line}'}, " if rounds > 1 else ""
+        return f"  ... {loop}{sum(map(len, left_out))} instructions; --why-depth {depth} shows them"
 
 
 class Births(Explainer):
@@ -137,6 +152,7 @@ class Births(Explainer):
 
     def __init__(self, explainer: Explainer) -> None:
         super().__init__(explainer.trail, explainer.names, explainer.device, MOST)
+        self.shown = explainer.depth
         self.origins = explainer.origins
 
     def of(self, found: MemoryWrite, name: str, bits: int, type_name: str, size: int) -> Birth | None:
@@ -157,21 +173,22 @@ class Births(Explainer):
             if carrier is None:
                 break
             cause = carrier
-        said, made = self._born(links)
         others = {c.text: c for c in cause.inputs if kind == NAN and kind_of(c.bits, c.type) == INFINITY}
-        return Birth(kind, said, made, tuple(links), tuple((t, self._from(c, INFINITY).said) for t, c in others.items()))
+        of = tuple((text, self._from(c, INFINITY).said) for text, c in others.items())
+        return replace(self._born(kind, links), links=tuple(links), of=of, depth=self.shown)
 
-    def _born(self, links: list[Cause]) -> tuple[str, bool]:
-        """(where the last of some values was born, whether an instruction made it)."""
+    def _born(self, kind: str, links: list[Cause]) -> Birth:
+        """Where the last of some values was born."""
         born = links[-1]
         at = next((c.at for c in reversed(links) if c.at is not None), None)
         where = "" if at is None else f"{at.source or f'{at.file}:{at.line}'}: "
         by = "" if at is None else f", {thread_text(at)}"
         if not born.inputs and not born.products:
             if born.at is None and born.how.startswith(("as the launch", "a parameter", "not written", "never written")):
-                return f"{born.name} = {born.text}, {born.how}", False
-            what = f"{born.how} {born.name}" if born.how in ("a constant", "a special register") else born.how
-            return f"{where}{what}{by}", False
+                return Birth(kind, "", f"{born.name} = {born.text}, {born.how}")
+            if born.how in ("a constant", "a special register"):
+                return Birth(kind, where, f"the constant {born.text}" if born.how == "a constant" else born.name)
+            return Birth(kind, where, born.how, by)
         assert at is not None
         step = self.trail.at(at.step)
         assert step is not None
@@ -179,14 +196,15 @@ class Births(Explainer):
         form = _SIGNS.get(self.trail.instruction(step).effects.algebra, "")
         formed = form.count("{}") == len(values)
         said = born.remarks[-1] if born.products else form.format(*values) if formed else f"of {', '.join(values)}"
-        computes = bool(born.products) or _floats(self.trail.instruction(step).form["type"])
-        return f"{where}{born.how} {said}{by}{self._round(step)}", computes
+        ins = self.trail.instruction(step)
+        made = bool(born.products) or (_floats(born.type) and parts_of(ins.form["type"])[0] == parts_of(born.type)[0])
+        return Birth(kind, where, f"{born.how} {said}", by + self._round(step), made, ins.original.span)
 
     def _round(self, step: TrailStep) -> str:
-        """`, time 1 of 4`: how often the warp was there before."""
+        """`, round 1 of 4`: how often the warp was there before."""
         times = [s.number for s in self.trail.steps if s.site == step.site and s.place.address == step.place.address
                  and s.block == step.block]  # fmt: skip
-        return f", time {times.index(step.number) + 1} of {len(times)} there" if len(times) > 1 else ""
+        return f", round {times.index(step.number) + 1} of {len(times)}" if len(times) > 1 else ""
 
     # what why.py tells, as operands -----------------------------------------------------------------------------------
     def register(
