@@ -136,7 +136,8 @@ def run(
             with cluster_at(given.dask) as workers, _where_it_was(), Progress(given.json, once=True) as progress:
                 result = run_job(
                     job, timeout=given.timeout, threads=given.threads, progress=_phases(progress), watch=watched, sanitize=wish,
-                    workers=workers, why=given.why or (), profile=profile, trace=given.trace, nan=given.nan or "",
+                    workers=workers, why=given.why or (), why_depth=given.why_depth, profile=profile, trace=given.trace,
+                    nan=given.nan or "",
                     against=int(to) if to and to.isdigit() else to,
                 )  # fmt: skip
         except MmulatorError as error:

@@ -362,6 +362,7 @@ class Kernel:
         keep_going: bool = False,
         nan: bool | Literal["nan", "inf"] = False,
         why: Any = None,
+        why_depth: int = 6,
         names: Mapping[str, Any] | None = None,
         against: Any = None,
         profile: bool = False,
@@ -382,7 +383,7 @@ class Kernel:
         progress(phase, done, total) is called with phases `compile` and `run`. watch: elements, as (number of the argument,
         index), whose stores the report lists, in order; on one thread of the host unless `threads` says more. why: an element, as
         "C[3,5]" or (number of the argument, index), or several: `report.why` tells which store gave it its value, and back
-        through all instructions what that was computed from. names: arrays that `why` calls by these names.
+        through instructions (why_depth: how many) what that was computed from. names: arrays that `why` calls by these names.
         against: a device, or a seed, under which the block is run, too: the answer says where the values part; or an array of
         expected values, several by name, or "reference" for the exact sum: it says what would make them. cluster: blocks
         of a cluster (int, or up to three, which divide the grid; sm_90 and later), default: what .reqnctapercluster says, or
@@ -447,7 +448,7 @@ class Kernel:
             run = partial(checked, "inf" if nan == "inf" else "nan", launch, how, DeviceNames.of(launch, names or {}).arrays, run)
         report = run()
         if about:
-            report.why = about.answers(watches, report)
+            report.why = about.answers(watches, report, whole(why_depth, "why_depth", 1))
         if sanitize == "raise" and (error := undefined(report.findings)):
             raise error
         return report

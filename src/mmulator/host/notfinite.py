@@ -97,7 +97,8 @@ def _error(answer: WhyAnswer, array: DeviceArray, count: int, wanted: str) -> No
     birth = answer.birth
     assert birth is not None
     now = "NaN" if wanted == "nan" else "NaN or infinite"
-    more = f", and {count - 1:,} other elements of {array.name} are {now} now" if count > 1 else ""
+    others = f"{count - 1:,} other elements of {array.name} are" if count > 2 else f"another element of {array.name} is"
+    more = f", and {others} {now} now" if count > 1 else ""
     lines = "".join(f"; {value} since {said}" for value, said in birth.of)
     return NotFinite(
         f"{'a NaN' if birth.kind == NAN else 'an infinity'} is made: {birth.what}{birth.by}; {answer.name} is "

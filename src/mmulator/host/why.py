@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 REFERENCE = "reference"
 NOTHING = "no store came to its address: no thread computes it, or all that do branch around the store"
+HEIGHT = 40  # lines of a screen
 EARLIER = 2  # stores to an element, before the last one, that are told besides the first
 PATIENCE, SLOWER = 2.0, 100  # seconds that one cluster may take alone: at least, and for each second of the launch
 Read = Callable[[int, int], bytes]
@@ -57,6 +58,7 @@ class WhyAnswer:
     sources: what it was computed from, however far back, and indices that overflowed on the way.
     leaves: address -> name of each element of device memory that the launch found and that it was computed from.
     birth: where a NaN or an infinity was born; None of another value.
+    short: whether it has to fit a screen: nobody asked for more or fewer instructions than usual.
     """
 
     name: str
@@ -66,17 +68,28 @@ class WhyAnswer:
     sources: tuple[str, ...] = ()
     leaves: Mapping[int, str] = field(default_factory=dict, repr=False, compare=False)
     birth: Birth | None = field(default=None, compare=False)
+    short: bool = True
 
     def __str__(self) -> str:
+        return self._text()
+
+    def _text(self, **most: int) -> str:
         from mmulator.record.telling import text
 
-        return "\n".join([text(self.cause, self.birth) if self.cause is not None else self._nothing, *self._more()])
+        return "\n".join([text(self.cause, self.birth, **most) if self.cause is not None else self._nothing, *self._more()])
 
     def wrapped(self, width: int) -> str:
-        """The answer in lines of at most so many columns; tables may be wider."""
+        """The answer in lines of at most so many columns; tables may be wider. It has as many levels as a screen has room for,
+        unless it was asked how many.
+        """
         from mmulator.record.telling import wrapped
 
-        return wrapped(str(self), width)
+        whole = wrapped(str(self), width)
+        for most in range(2 * DEPTH, 0, -1) if self.short else ():
+            if whole.count("\n") < HEIGHT:
+                break
+            whole = wrapped(self._text(most=most), width)
+        return whole
 
     @property
     def _nothing(self) -> str:
@@ -234,7 +247,7 @@ class Again:
         cause = explainer.written(found, a.name, bits, a.type, a.size, ())
         sources = Sources(explainer).gather(found, a.type, a.size)
         birth = Births(explainer).of(found, a.name, bits, a.type, a.size)
-        return WhyAnswer(a.name, cause, notes, None, tuple(sources.sentences()), sources.leaves, birth)
+        return WhyAnswer(a.name, cause, notes, None, tuple(sources.sentences()), sources.leaves, birth, depth == DEPTH)
 
     def _stores_before(self, trail: Trail, a: Asked, stores: np.ndarray) -> Iterator[str]:
         """Sentences about stores to an element before the last one: the first of them and the newest."""

@@ -19,6 +19,7 @@ from mmulator.isa.effects import Algebra
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.record.addresses import MemoryWrite
 from mmulator.record.cause import Cause, place_text, thread_text
+from mmulator.record.chains import ProductChain
 from mmulator.record.places import InCell, InRegister, Place
 from mmulator.record.products import ProductElement
 from mmulator.record.sources import MOST
@@ -122,7 +123,7 @@ class Birth:
                 else:
                     groups.append([link])
         first, last = -(-self.depth // 2), max(1, self.depth // 2)
-        left_out = groups[first:-last] if len(groups) > first + last else []
+        left_out = groups[first:-last] if len(groups) > first + last + 1 else []
         for number, group in enumerate(groups):
             if not first <= number < first + len(left_out):
                 yield from self._told(group)
@@ -133,9 +134,9 @@ class Birth:
         link = group[0]
         assert link.at is not None
         inputs = ", ".join(c.name if c.name == c.text else f"{c.name} = {c.text}" for c in link.inputs[:4] if c.name)
-        more = f", and {len(group) - 1} instructions more" if len(group) > 2 else f", {group[-1].how}" if len(group) > 1 else ""
-        yield f"  {link.name} = {link.text} <- {link.how}" + (f"({inputs})" if inputs else "")
-        yield f"    at {place_text(link.at)}, thread {link.at.thread}{more}" + (f"  {link.at.quoted}" if link.at.quoted else "")
+        more = f", {len(group) - 1} more of this line" if len(group) > 1 else ""
+        yield f"  {link.name} = {link.text} <- {link.how}" + (f"({inputs})" if inputs else "") + more
+        yield f"    at {place_text(link.at)}, thread {link.at.thread}" + (f"  {link.at.quoted}" if link.at.quoted else "")
 
     def _between(self, left_out: list[list[Cause]], depth: int) -> str:
         """A line about links that are not told: the loop that they run through, and the option that shows them."""
@@ -185,7 +186,7 @@ class Births(Explainer):
         by = "" if at is None else f", {thread_text(at)}"
         if not born.inputs and not born.products:
             if born.at is None and born.how.startswith(("as the launch", "a parameter", "not written", "never written")):
-                return Birth(kind, "", f"{born.name} = {born.text}, {born.how}")
+                return Birth(kind, "", f"{born.name.partition(', byte')[0]} = {born.text}, {born.how}")
             if born.how in ("a constant", "a special register"):
                 return Birth(kind, where, f"the constant {born.text}" if born.how == "a constant" else born.name)
             return Birth(kind, where, born.how, by)
@@ -232,36 +233,50 @@ class Births(Explainer):
         return Operand(place.text, bits, type_name, "", go=go, width=width)
 
     def _product(self, step: TrailStep, product: ProductElement, cause: Cause, path: tuple[int, ...]) -> Cause:
-        """A matrix product alone: what in it is a NaN or infinite, or how it becomes one."""
-        key = product.key
-        if product.a_type.kind != "float":
+        """Products into one accumulator: what in the first of them is a NaN or infinite, or how it becomes one."""
+        links = ProductChain.behind(self.trail, step, product).links
+        step, first = links[0]
+        if first.a_type.kind != "float" or cause.at is None:
             return cause
-        with np.errstate(all="ignore"):
-            a, b = numbers(product.a, key.atype), numbers(product.b, key.btype)
-            c = numbers([product.c or 0], key.ctype)
-            made = product.sign * a * b
-        inputs: list[Cause] = []
-        if product.c_at is not None and product.c is not None and not np.isfinite(c).all():
-            inputs.append(self._operand_of(step, product.c_at, product.c, key.ctype, product.d_bits))
-        sides = ((a, product.a, product.a_at, key.atype), (b, product.b, product.b_at, key.btype))
-        for values, raw, places, type_name in sides:
-            for k in np.flatnonzero(~np.isfinite(values)).tolist():
-                inputs.append(self._operand_of(step, places[k], raw[k], type_name, type_bits(type_name)))
-        for raw, places in ((product.scale_a, product.scale_a_at), (product.scale_b, product.scale_b_at)):
-            for k in np.flatnonzero(np.isnan(numbers(raw, key.stype or "ue8m0"))).tolist() if raw else ():
-                inputs.append(self._operand_of(step, places[k], raw[k], key.stype or "ue8m0", 8))
-        zero = np.flatnonzero(np.isnan(made) & ~np.isnan(a) & ~np.isnan(b))
-        ends = np.flatnonzero(np.isinf(made))
-        if len(zero):
-            k = int(zero[0])
-            names = [self.origins.of(places[k], step, type_bits(t)).name for _, _, places, t in sides]
-            said = f"{a[k]} * {b[k]} at k = {product.positions[k]}: {names[0]} times {names[1]}"
-        elif len(ends) or not np.isfinite(c).all():
-            said = "inf and -inf in one sum"
-        else:
-            said = f"of finite products, whose sum is beyond the largest {key.dtype}"
-        said = f"row {product.row}, column {product.column} of D: {said}"
-        return replace(cause, inputs=tuple(inputs), products=1, remarks=(said,))
+        kind = kind_of(cause.bits, cause.type)
+        ends: list[Cause] = []  # infinite operands
+        signs = set[float]()
+        if first.c_at is not None and first.c is not None:
+            c = self._operand_of(step, first.c_at, first.c, first.key.ctype, first.d_bits)
+            if kind_of(c.bits, c.type) == kind:
+                return replace(cause, inputs=(c,), products=len(links))
+            if kind_of(c.bits, c.type):
+                ends, signs = [c], {*np.sign(numbers([c.bits], c.type)).tolist()}
+        said = f"of {len(links)} finite products, whose sum is beyond the largest {first.key.dtype}"
+        found: list[Cause] = []
+        for number, (step, one) in enumerate(links):
+            with np.errstate(all="ignore"):
+                a, b = numbers(one.a, one.key.atype), numbers(one.b, one.key.btype)
+                made = one.sign * a * b
+            sides = ((a, one.a, one.a_at, one.key.atype), (b, one.b, one.b_at, one.key.btype))
+            odd = [
+                self._operand_of(step, places[k], raw[k], t, type_bits(t))
+                for values, raw, places, t in sides for k in np.flatnonzero(~np.isfinite(values)).tolist()
+            ]  # fmt: skip
+            for raw, places in ((one.scale_a, one.scale_a_at), (one.scale_b, one.scale_b_at)):
+                t = one.key.stype or "ue8m0"
+                scales = enumerate(np.isnan(numbers(raw, t)).tolist() if raw else ())
+                odd += [self._operand_of(step, places[k], raw[k], t, 8) for k, wrong in scales if wrong]
+            found = [x for x in odd if kind_of(x.bits, x.type) == kind]
+            ends += [x for x in odd if kind_of(x.bits, x.type) == INFINITY]
+            signs |= {*np.sign(made[np.isinf(made)]).tolist()}
+            zero = np.flatnonzero(np.isnan(made) & ~np.isnan(a) & ~np.isnan(b))
+            if kind == NAN and len(zero):
+                k = int(zero[0])
+                names = [self.origins.of(places[k], step, type_bits(t)).name for _, _, places, t in sides]
+                said = f"{a[k]} * {b[k]}, {names[0]} times {names[1]}, k = {one.positions[k] + number * one.k}"
+            elif kind == NAN and len(signs) > 1:
+                said = "inf - inf in one sum"
+            if found or (kind == NAN and (len(zero) or len(signs) > 1)):
+                break
+        said = f"row {first.row}, column {first.column} of D: {said}"
+        at = replace(self.at(step, 0), thread=cause.at.thread)
+        return replace(cause, at=at, inputs=tuple(found or ends), products=len(links), remarks=(said,))
 
     def _operand_of(self, step: TrailStep, place: Place, bits: int, type_name: str, width: int) -> Cause:
         match place:
@@ -291,5 +306,5 @@ def _hidden(cause: Cause, kind: str) -> Iterator[Cause]:
         if c.width == width and kind_of(c.bits, cause.type) == kind:
             yield c.within(cause.type, 0, width)
         for low in range(0, c.width - 15, 8):
-            if kept == 16 != width and c.bits >> low & 0xFFFF == some:
+            if kept == 16 and c.bits >> low & 0xFFFF == some:
                 yield c.within("bf16" if width == 32 else cause.type, low, 16)

@@ -41,7 +41,7 @@ from mmulator.record.tensor.products import copied_from, tensor_product
 from mmulator.record.trail import Trail, TrailStep
 from mmulator.record.values import parts_of, text_of
 
-DEPTH = 6  # instructions between the stored value and the last one that is told
+DEPTH = 6  # instructions between the stored value and the last one that is told, if nothing is said
 AGAIN = 2  # times that one instruction is told on one way, as in a loop
 SHOWN = 4  # values of lanes, or contributions to a sum, that are told
 LEFT_OUT = 4  # instructions without effect that are told for one value
@@ -62,6 +62,10 @@ class Explainer:
     def __init__(self, trail: Trail, names: Named, device: str, depth: int = DEPTH) -> None:
         self.trail, self.names, self.device, self.depth = trail, names, device, depth
         self.origins = Origins(trail, names)
+
+    @property
+    def _deeper(self) -> str:
+        return f"--why-depth {2 * self.depth} goes on from here"
 
     # places and values ----------------------------------------------------------------------------------------------
     def at(self, step: TrailStep, lane: int) -> CauseAt:
@@ -160,8 +164,10 @@ class Explainer:
         if part is not None:
             return self._followed(step, lane, part[0], type_name, part[1], width, path, copied=True)
         cause = Cause(name, bits, type_name, ins.original.mnemonic, self.at(step, lane))
-        if len(path) >= self.depth or path.count(step.site) >= AGAIN:
-            return replace(cause, more=True)
+        if path.count(step.site) >= max(AGAIN, self.depth // 3):
+            return replace(cause, more=f"the loop has more rounds: {self._deeper}")
+        if len(path) >= self.depth:
+            return replace(cause, more=self._deeper)
         path = (*path, step.site)
         if ins.effects.multiplies and ins.form.is_matrix:
             product = product_element(self.trail, step, lane, name, low)
@@ -197,8 +203,7 @@ class Explainer:
 
     def _lanewise(self, step: TrailStep, lane: int, low: int, width: int, cause: Cause, path: tuple[int, ...]) -> Cause:
         """An instruction that computes in each lane for itself, and in each part of a packed type. low, width: as in `register`."""
-        ins = self.trail.instruction(step)
-        inputs = []
+        ins, inputs = self.trail.instruction(step), []
         specs = signature_of(ins.form, ins.operands)
         if ins.effects.ends is Ends.CALL:
             arguments = (o for argument in call_operands(ins)[1] for o in flatten((argument,)))
@@ -327,7 +332,7 @@ class Explainer:
         ins = self.trail.instruction(step).original
         cause = Cause(name, bits, type_name, ins.mnemonic, self.at(step, lane))
         if len(path) >= self.depth:
-            return replace(cause, more=True)
+            return replace(cause, more=self._deeper)
         path = (*path, step.site)
         if found.remark:
             cause = replace(cause, remarks=(*cause.remarks, found.remark))
@@ -435,7 +440,7 @@ class Explainer:
         ins = self.trail.instruction(step)
         cause = Cause(place.text, bits, type_name, ins.original.mnemonic, self.at(step, lane))
         if len(path) >= self.depth:
-            return replace(cause, more=True)
+            return replace(cause, more=self._deeper)
         path = (*path, step.site)
         match found:
             case ProductCell():

@@ -187,7 +187,7 @@ class Settings:
                                 "word: the first one that an assert rejects."}},
     )  # fmt: skip
     why_depth: int = row(
-        6, "exec variable", "how many instructions, one after another, such an explanation has; 6 if nothing is said",
+        6, "run exec pytest variable launch", "how many instructions, one after another, such an explanation has; 6 if nothing is said",
         "Instructions, one after another, that are explained.", metavar="N", read=whole(1), group=RESULTS,
     )  # fmt: skip
     why_against: str = row(
