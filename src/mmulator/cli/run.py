@@ -174,13 +174,13 @@ def _exclude(given: Given, compare_gpu: bool, profile: bool) -> None:
     of_one = {"--threads": given.threads, "--compare-gpu": compare_gpu, **alone}
     for other, why in {
         "--threads": "each worker has threads of its own", "--watch": "stores are listed in the order of one machine",
-        "--why": "the launch is run again on one machine", "--nan": "the launch is run again on one machine", "--compare-gpu": "it is about the GPU of this machine",
+        "--why": "the launch is run again on one machine", "--compare-gpu": "it is about the GPU of this machine",
         "--profile": counted, "--trace": counted,
     }.items():  # fmt: skip
         exclude({"--dask": given.dask, other: of_one[other] or None}, why)
     for other, why in {
         "--watch": "it lists the stores to what differs", "--why": "a GPU does not say what its registers held",
-        "--nan": "it is about a launch on the CPU", "--profile": "it is another question", "--trace": "it is another question",
+        "--nan": "it is about this machine", "--profile": "it is another question", "--trace": "it is another question",
     }.items():  # fmt: skip
         exclude({"--compare-gpu": compare_gpu, other: alone[other] or None}, why)
     if _finds(given):

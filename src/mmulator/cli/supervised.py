@@ -72,7 +72,7 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
         other = differs.exists()
         kernels, profiles = _kernels(told), _profiles(lines, environment.get("MMULATOR_PROFILE", ""), wanted.json)
     code = os.waitstatus_to_exitcode(status)
-    code = FOUND if stopped and code == 1 else code  # the error that ended the program
+    code = FOUND if stopped and code in (0, 1) else code  # 1 of an error that nobody caught
     data = log((row["result"] for row in rows), wanted.known, refused)
     results = data["runs"][0]["results"]
     new = [r for r in results if r.get("baselineState", "new") == "new"]

@@ -323,8 +323,8 @@ class Tests:
         given |= {
             "device": None, "seed": None if option.mmulator_seed is None else seed_of(option.mmulator_seed, item.nodeid),
             "sanitize": REPORT if option.mmulator_sanitize else None, "keep_going": option.mmulator_keep_going or None,
-            "nan": option.mmulator_nan, "why": ";".join(option.mmulator_why or ()) or None, "why_against": option.mmulator_against,
-            "why_depth": option.mmulator_why_depth,
+            "why": ";".join(option.mmulator_why or ()) or None, "why_against": option.mmulator_against,
+            "why_depth": option.mmulator_why_depth, "nan": option.mmulator_nan,
         }  # fmt: skip
         return replace(before, **({n: v for n, v in given.items() if v is not None} | of_markers(item)))
 

@@ -291,8 +291,9 @@ def run_job(
     """Load, launch, compare. Arrays of the job's arguments are updated in place. sanitize: what the sanitizer is asked for; of
     several seeds the first decides what is in the arrays. workers: a client of a Dask cluster. profile: what each line did is
     counted. trace: a file for what happened when. why: elements whose values the report explains; "auto": the first that each
-    comparison rejects. why_depth: how many instructions they tell. against: a device, a seed or "reference" that they are compared with. debug: the debugger under whose
-    control the launch runs; looked_at: by the sanitizer, too. nan: as in Kernel.launch."""
+    comparison rejects. why_depth: how many instructions they tell. against: a device, a seed or "reference" that they are
+    compared with. debug: the debugger under whose control the launch runs; looked_at: by the sanitizer, too. nan: as in
+    Kernel.launch."""
     if timeout is not None and not timeout > 0:
         raise LaunchError(f"a time limit of {timeout} s: it must be more than 0")
     module = job.load(timeout)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,13 @@ from numpy.typing import NDArray
 from mmulator.isa.effects import Algebra
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.record.addresses import MemoryWrite
-from mmulator.record.cause import Cause, place_text, thread_text
+from mmulator.record.cause import Cause, CauseAt, place_text, thread_text
 from mmulator.record.chains import ProductChain
 from mmulator.record.places import InCell, InRegister, Place
 from mmulator.record.products import ProductElement
 from mmulator.record.sources import MOST
 from mmulator.record.trail import TrailStep
-from mmulator.record.values import dtype_of, parts_of, text_of
+from mmulator.record.values import dtype_of, parts_of
 from mmulator.record.why import DEPTH, Explainer
 from mmulator.source import Span
 
@@ -42,9 +43,18 @@ def numbers(raw: Sequence[int], type_name: str) -> NDArray[np.float64]:
         return np.array(raw, np.uint64).astype(f"u{dtype.itemsize}").view(dtype).astype(np.float64)
 
 
+def _part(bits: int, low: int, width: int) -> int:
+    return bits >> low & (1 << width) - 1
+
+
 def _floats(type_name: str) -> bool:
     t = TYPES.get(parts_of(type_name)[0])
     return t is not None and t.kind == "float"
+
+
+def _where(at: CauseAt | None) -> str:
+    """The line of the program; of PTX alone that of the PTX."""
+    return "" if at is None else at.source or f"{at.file}:{at.line}"
 
 
 def kind_of(bits: int, type_name: str) -> str:
@@ -53,7 +63,7 @@ def kind_of(bits: int, type_name: str) -> str:
         return ""
     element, count = parts_of(type_name)
     size = type_bits(type_name) // count
-    found = numbers([bits >> n * size & (1 << size) - 1 for n in range(count)], element)
+    found = numbers([_part(bits, n * size, size) for n in range(count)], element)
     return NAN if np.isnan(found).any() else INFINITY if np.isinf(found).any() else ""
 
 
@@ -75,7 +85,7 @@ class Operand(Cause):
 
     def within(self, type_name: str, low: int, width: int) -> Operand:
         """Some of its bits as another type."""
-        return replace(self, bits=self.bits >> low & (1 << width) - 1, type=type_name, low=self.low + low, width=width)
+        return replace(self, bits=_part(self.bits, low, width), type=type_name, low=self.low + low, width=width)
 
 
 @dataclass(frozen=True)
@@ -113,15 +123,8 @@ class Birth:
         """Lines about the way from the stored value back to the birth."""
         for value, said in self.of:
             yield f"  {value} since {said}"
-        groups: list[list[Cause]] = []  # links of one line of the program
-        for link in self.links:
-            if link.at is not None:
-                here = link.at.source or f"{link.at.file}:{link.at.line}"
-                there = groups[-1][0].at if groups else None
-                if there is not None and (there.source or f"{there.file}:{there.line}") == here:
-                    groups[-1].append(link)
-                else:
-                    groups.append([link])
+        placed = (link for link in self.links if link.at is not None)
+        groups = [[*group] for _, group in groupby(placed, lambda c: _where(c.at))]  # of one line of the program
         first, last = -(-self.depth // 2), max(1, self.depth // 2)
         left_out = groups[first:-last] if len(groups) > first + last + 1 else []
         for number, group in enumerate(groups):
@@ -140,9 +143,8 @@ class Birth:
 
     def _between(self, left_out: list[list[Cause]], depth: int) -> str:
         """A line about links that are not told: the loop that they run through, and the option that shows them."""
-        counts = Counter((c.at.file, c.at.line, c.at.source) for c in self.links if c.at is not None)
-        (file, line, source), rounds = counts.most_common(1)[0]
-        loop = f"{rounds} rounds of the loop at {source or f'{file}:{line}'}, " if rounds > 1 else ""
+        ((where, _), rounds), *_ = Counter((_where(c.at), c.at and c.at.line) for c in self.links).most_common(1)
+        loop = f"{rounds} rounds of the loop at {where}, " if rounds > 1 else ""
         return f"  ... {loop}{sum(map(len, left_out))} instructions; --why-depth {depth} shows them"
 
 
@@ -182,8 +184,7 @@ class Births(Explainer):
         """Where the last of some values was born."""
         born = links[-1]
         at = next((c.at for c in reversed(links) if c.at is not None), None)
-        where = "" if at is None else f"{at.source or f'{at.file}:{at.line}'}: "
-        by = "" if at is None else f", {thread_text(at)}"
+        where, by = ("", "") if at is None else (f"{_where(at)}: ", f", {thread_text(at)}")
         if not born.inputs and not born.products:
             if born.at is None and born.how.startswith(("as the launch", "a parameter", "not written", "never written")):
                 return Birth(kind, "", f"{born.name.partition(', byte')[0]} = {born.text}, {born.how}")
@@ -193,18 +194,17 @@ class Births(Explainer):
         assert at is not None
         step = self.trail.at(at.step)
         assert step is not None
-        values = [one.text for one in born.inputs]
-        form = _SIGNS.get(self.trail.instruction(step).effects.algebra, "")
-        formed = form.count("{}") == len(values)
-        said = born.remarks[-1] if born.products else form.format(*values) if formed else f"of {', '.join(values)}"
-        ins = self.trail.instruction(step)
+        ins, values = self.trail.instruction(step), [one.text for one in born.inputs]
+        form = _SIGNS.get(ins.effects.algebra, "")
+        formed = form.format(*values) if form.count("{}") == len(values) else f"of {', '.join(values)}"
+        said = born.remarks[-1] if born.products else formed
         made = bool(born.products) or (_floats(born.type) and parts_of(ins.form["type"])[0] == parts_of(born.type)[0])
         return Birth(kind, where, f"{born.how} {said}", by + self._round(step), made, ins.original.span)
 
     def _round(self, step: TrailStep) -> str:
         """`, round 1 of 4`: how often the warp was there before."""
-        times = [s.number for s in self.trail.steps if s.site == step.site and s.place.address == step.place.address
-                 and s.block == step.block]  # fmt: skip
+        here = step.site, step.place.address, step.block
+        times = [s.number for s in self.trail.steps if (s.site, s.place.address, s.block) == here]
         return f", round {times.index(step.number) + 1} of {len(times)}" if len(times) > 1 else ""
 
     # what why.py tells, as operands -----------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Births(Explainer):
         self, step: TrailStep, lane: int, name: str, type_name: str, low: int, width: int, path: tuple[int, ...] = ()
     ) -> Cause:
         found, writer = self.trail.register(step, name), self.trail.writer(step, name, lane)
-        bits = 0 if found is None else int(found[lane]) >> low & (1 << width) - 1
+        bits = 0 if found is None else _part(int(found[lane]), low, width)
         go = partial(super().register, step, lane, name)
         return Operand(name, bits, type_name, "", go=go, when=0 if writer is None else writer.number, low=low, width=width)
 
@@ -220,15 +220,14 @@ class Births(Explainer):
         self, step: TrailStep, lane: int, address: int, bits: int, type_name: str, size: int, path: tuple[int, ...],
         before: int | None = None,
     ) -> Cause:  # fmt: skip
-        def go(type_name: str, low: int, width: int) -> Cause:
-            part = bits >> low & (1 << width) - 1
-            return Explainer.memory(self, step, lane, address + low // 8, part, type_name, max(1, width // 8), (), before)
+        def go(name: str, low: int, width: int) -> Cause:
+            return Explainer.memory(self, step, lane, address + low // 8, _part(bits, low, width), name, width // 8, (), before)
 
         return Operand("", bits, type_name, "", go=go, width=8 * size)
 
     def cell(self, place: InCell, bits: int, type_name: str, width: int, path: tuple[int, ...]) -> Cause:
-        def go(type_name: str, low: int, width: int) -> Cause:
-            return Explainer.cell(self, replace(place, low=place.low + low), bits >> low & (1 << width) - 1, type_name, width, ())
+        def go(name: str, low: int, width: int) -> Cause:
+            return Explainer.cell(self, replace(place, low=place.low + low), _part(bits, low, width), name, width, ())
 
         return Operand(place.text, bits, type_name, "", go=go, width=width)
 

@@ -202,7 +202,7 @@ class Explainer:
         return Cause(name, bits, type_name, how if value is not None or isinstance(operand, Symbol) else "not told", at)
 
     def _lanewise(self, step: TrailStep, lane: int, low: int, width: int, cause: Cause, path: tuple[int, ...]) -> Cause:
-        """An instruction that computes in each lane for itself, and in each part of a packed type. low, width: as in `register`."""
+        """An instruction that computes in each lane for itself, and in each part of a packed type. low, width: the bits."""
         ins, inputs = self.trail.instruction(step), []
         specs = signature_of(ins.form, ins.operands)
         if ins.effects.ends is Ends.CALL:

@@ -171,7 +171,8 @@ class Settings:
         read=one_of("1 to go on after an access out of bounds, 0 to end the launch there", {"0": False, "1": True}),
     )  # fmt: skip
     nan: str = row(
-        "", "run exec pytest variable launch", "`nan`: a launch that stores a NaN which it made is an error; `inf`: an infinity, too",
+        "", "run exec pytest variable launch",
+        "`nan`: a launch that stores a NaN of its own making is an error; `inf`: or an infinity",
         "Stop at the first launch that stores a NaN of its own making; =inf: or an infinity.", metavar="inf", bare="nan",
         read=one_of("nan, or inf for infinities, too", {"nan": "nan", "inf": "inf"}), group=RESULTS,
     )  # fmt: skip
@@ -187,7 +188,7 @@ class Settings:
                                 "word: the first one that an assert rejects."}},
     )  # fmt: skip
     why_depth: int = row(
-        6, "run exec pytest variable launch", "how many instructions, one after another, such an explanation has; 6 if nothing is said",
+        6, "run exec pytest variable launch", "how many instructions, one after another, an explanation has; else 6",
         "Instructions, one after another, that are explained.", metavar="N", read=whole(1), group=RESULTS,
     )  # fmt: skip
     why_against: str = row(
