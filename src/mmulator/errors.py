@@ -204,8 +204,8 @@ class UnstableResult(MmulatorError):
     kind = "unstable result"
 
 
-class NotFinite(MmulatorError):
-    """A launch that is looked at for it stored a NaN, or an infinity, that it had made of other values."""
+class NotFinite(ExecutionFault):
+    """A launch that was to be stopped there stored a NaN, or an infinity, that it had made of other values."""
 
     kind = "not finite"
     code = 3

@@ -128,6 +128,38 @@ def test_eight_bits() -> None:
     assert said(k, values(), y, 21)[0].endswith("NaN since x[5] = nan, as the launch found it")
 
 
+def test_eight_bits_become_sixteen() -> None:
+    k = kernel("  ld.global.b16 s, [p];\n  cvt.rn.f16x2.e4m3x2 h, s;\n  st.global.b32 [q], h;")
+    x = np.zeros(128, ml_dtypes.float8_e4m3fn)
+    x[21], x[20] = math.nan, math.nan
+    for lane in (10, 11):
+        assert said(k, x, np.zeros(64, np.float16), lane)[0].endswith(f"NaN since x[{lane + 10}] = nan, as the launch found it")
+
+
+# trees of causes --------------------------------------------------------------------------------------------------------
+BUTTERFLY = "  ld.global.f32 a, [p];\n" + "".join(
+    f"  shfl.sync.bfly.b32 b, a, {n}, 31, -1;\n  add.f32 a, a, b;\n" for n in (16, 8, 4, 2, 1)
+) + "  st.global.f32 [q], a;"  # fmt: skip
+
+
+def test_an_answer_fits_a_screen_unless_more_is_asked_for() -> None:
+    def lines(**more: int) -> list[str]:
+        report = kernel(BUTTERFLY).launch(1, 32, [values(3.0), np.zeros(32, np.float32)], why="y[5]", **more)
+        return report.why[0].wrapped(80).splitlines()
+
+    usual = lines()
+    assert 20 < len(usual) <= 40 and "(--why-depth 12 goes on from here)" in map(str.strip, usual)
+    assert usual[-1] == "computed from x[0..31]" and len(lines(why_depth=12)) > 100
+
+
+def test_a_loop_that_is_followed_no_further_says_so() -> None:
+    answer = said(kernel(LOOP), values(3.0), np.zeros(32, np.float32))
+    assert "(the loop has more rounds: --why-depth 12 goes on from here)" in map(str.strip, answer)
+    assert sum("add.f32(" in line for line in answer) < sum(
+        "add.f32(" in line for line in said(kernel(LOOP), values(3.0), np.zeros(32, np.float32), why_depth=51)
+    )
+
+
 # matrix products --------------------------------------------------------------------------------------------------------
 CASES = {
     "operand": ({(3, 20): math.nan}, {}, "NaN since A[3,20] = nan, as the launch found it"),

@@ -54,13 +54,9 @@ def _types(array: DeviceArray, kernel: Any) -> list[str]:
     if array.dtype is not None:
         name = ptx_type(array.dtype)
         return [name] if name in TYPES and TYPES[name].kind == "float" else []
-    kinds = [
-        i.form["type"]
-        for f in reached(kernel.module.tree, kernel.function).functions.values()
-        for i in f.instructions
-        if i.effects.memory in (MemoryEffect.WRITE, MemoryEffect.ATOMIC) and i.form["space"] in ("", "global") and i.form["type"]
-    ]
-    most = max(map(type_bits, kinds), default=64)
+    every = (i for f in reached(kernel.module.tree, kernel.function).functions.values() for i in f.instructions)
+    stores = (i for i in every if i.effects.memory in (MemoryEffect.WRITE, MemoryEffect.ATOMIC) and i.form["type"])
+    most = max((type_bits(i.form["type"]) for i in stores), default=64)
     return [name for name in ("f32", "f64", "f16", "bf16") if type_bits(name) <= most]
 
 
@@ -80,16 +76,15 @@ def _new(piece: Any, array: DeviceArray, type_name: str, infinities: bool) -> It
 def _answers(asked: list[Asked], launch: Launch, how: How, names: DeviceNames, before: Any) -> Sequence[WhyAnswer]:
     """Why elements have their values, in the launch from the memory that it found."""
     how = replace(how, threads=1, progress=None, meanwhile=None, keep_going=False, watched=False)
-    if asked:
-        before.keep()
-        before.restore()
-        about = About(asked, launch, how, names)
-        watches = Watches([], launch.arguments, about.places)
-        try:
-            with suppress(ExecutionFault):
-                return about.answers(watches, launch.run(how, [watches]))
-        finally:
-            before.leave()
+    before.keep()
+    before.restore()
+    about = About(asked, launch, how, names)
+    watches = Watches([], launch.arguments, about.places)
+    try:
+        with suppress(ExecutionFault):
+            return about.answers(watches, launch.run(how, [watches])) if asked else []
+    finally:
+        before.leave()
     return []
 
 
@@ -105,4 +100,5 @@ def _error(answer: WhyAnswer, array: DeviceArray, count: int, wanted: str) -> No
         f"{answer.cause.text if answer.cause else ''} because of it{more}{lines}",
         span=birth.span, rule=RULE,
         hint=f"--why '{answer.name}' in place of --nan shows the way from there to the element",
+        fault="TRAP",  # for programs of C++, whose launch has failed
     )  # fmt: skip

@@ -103,6 +103,7 @@ class WhyAnswer:
         from mmulator.tables import element
 
         body = part(self.cause) if self.cause is not None else element("p", self._nothing)
+        body = element("p", f"{self.birth.kind} since {self.birth.said}") + body if self.birth is not None else body
         return body + "".join(element("p", line) for line in self._more())
 
     def as_dict(self) -> dict[str, Any]:

@@ -62,10 +62,7 @@ class Explainer:
     def __init__(self, trail: Trail, names: Named, device: str, depth: int = DEPTH) -> None:
         self.trail, self.names, self.device, self.depth = trail, names, device, depth
         self.origins = Origins(trail, names)
-
-    @property
-    def _deeper(self) -> str:
-        return f"--why-depth {2 * self.depth} goes on from here"
+        self._deeper = f"--why-depth {2 * depth} goes on from here"
 
     # places and values ----------------------------------------------------------------------------------------------
     def at(self, step: TrailStep, lane: int) -> CauseAt:
@@ -216,8 +213,9 @@ class Explainer:
             for one in elements(operand):
                 type_name = _known_type(given, one)
                 element, count = parts_of(type_name)
-                if count > 1 and width * count == type_bits(type_name):
-                    inputs.append(self._followed(step, lane, one, element, low, width, path))
+                if count > 1 and parts_of(ins.form["type"])[1] == count and width * count == type_bits(ins.form["type"]):
+                    bits = type_bits(type_name) // count
+                    inputs.append(self._followed(step, lane, one, element, low // width * bits, bits, path))
                 else:
                     inputs.append(self._followed(step, lane, one, type_name, 0, type_bits(type_name), path))
         return replace(cause, inputs=tuple(inputs))
