@@ -75,6 +75,8 @@ def _new(piece: Any, array: DeviceArray, type_name: str, infinities: bool) -> It
 
 def _answers(asked: list[Asked], launch: Launch, how: How, names: DeviceNames, before: Any) -> Sequence[WhyAnswer]:
     """Why elements have their values, in the launch from the memory that it found."""
+    if not asked:
+        return []
     how = replace(how, threads=1, progress=None, meanwhile=None, keep_going=False, watched=False)
     before.keep()
     before.restore()
@@ -82,7 +84,7 @@ def _answers(asked: list[Asked], launch: Launch, how: How, names: DeviceNames, b
     watches = Watches([], launch.arguments, about.places)
     try:
         with suppress(ExecutionFault):
-            return about.answers(watches, launch.run(how, [watches])) if asked else []
+            return about.answers(watches, launch.run(how, [watches]))
     finally:
         before.leave()
     return []

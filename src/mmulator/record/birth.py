@@ -68,7 +68,7 @@ def kind_of(bits: int, type_name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Operand(Cause):
+class BirthOperand(Cause):
     """A value that an instruction read, whose cause is not yet looked for.
 
     go: finds it, of `width` bits from bit `low` on, as a type.
@@ -83,7 +83,7 @@ class Operand(Cause):
     def of(self) -> Cause:
         return self.go(self.type, self.low, self.width)
 
-    def within(self, type_name: str, low: int, width: int) -> Operand:
+    def within(self, type_name: str, low: int, width: int) -> BirthOperand:
         """Some of its bits as another type."""
         return replace(self, bits=_part(self.bits, low, width), type=type_name, low=self.low + low, width=width)
 
@@ -169,7 +169,7 @@ class Births(Explainer):
     def _from(self, cause: Cause, kind: str) -> Birth:
         links: list[Cause] = []
         while True:
-            while isinstance(cause, Operand):
+            while isinstance(cause, BirthOperand):
                 cause = cause.of()
             links.append(cause)
             carrier = _carrier(cause, kind)
@@ -214,7 +214,7 @@ class Births(Explainer):
         found, writer = self.trail.register(step, name), self.trail.writer(step, name, lane)
         bits = 0 if found is None else _part(int(found[lane]), low, width)
         go = partial(super().register, step, lane, name)
-        return Operand(name, bits, type_name, "", go=go, when=0 if writer is None else writer.number, low=low, width=width)
+        return BirthOperand(name, bits, type_name, "", go=go, when=0 if writer is None else writer.number, low=low, width=width)
 
     def memory(
         self, step: TrailStep, lane: int, address: int, bits: int, type_name: str, size: int, path: tuple[int, ...],
@@ -223,13 +223,13 @@ class Births(Explainer):
         def go(name: str, low: int, width: int) -> Cause:
             return Explainer.memory(self, step, lane, address + low // 8, _part(bits, low, width), name, width // 8, (), before)
 
-        return Operand("", bits, type_name, "", go=go, width=8 * size)
+        return BirthOperand("", bits, type_name, "", go=go, width=8 * size)
 
     def cell(self, place: InCell, bits: int, type_name: str, width: int, path: tuple[int, ...]) -> Cause:
         def go(name: str, low: int, width: int) -> Cause:
             return Explainer.cell(self, replace(place, low=place.low + low), _part(bits, low, width), name, width, ())
 
-        return Operand(place.text, bits, type_name, "", go=go, width=width)
+        return BirthOperand(place.text, bits, type_name, "", go=go, width=width)
 
     def _product(self, step: TrailStep, product: ProductElement, cause: Cause, path: tuple[int, ...]) -> Cause:
         """Products into one accumulator: what in the first of them is a NaN or infinite, or how it becomes one."""
@@ -289,7 +289,7 @@ class Births(Explainer):
 def _carrier(cause: Cause, kind: str) -> Cause | None:
     """The input from which a value is a NaN, or infinite: of several the one that was written first; None if there is none."""
     found = [c for c in cause.inputs if kind_of(c.bits, c.type) == kind] or list(_hidden(cause, kind))
-    return min(found, key=lambda c: c.when if isinstance(c, Operand) else 0) if found else None
+    return min(found, key=lambda c: c.when if isinstance(c, BirthOperand) else 0) if found else None
 
 
 def _hidden(cause: Cause, kind: str) -> Iterator[Cause]:
@@ -300,7 +300,7 @@ def _hidden(cause: Cause, kind: str) -> Iterator[Cause]:
     zeros = (cause.bits & -cause.bits).bit_length() - 1
     some, kept = cause.bits >> zeros // 8 * 8, width - zeros // 8 * 8
     for c in cause.inputs:
-        if not isinstance(c, Operand) or not c.width or _floats(c.type):
+        if not isinstance(c, BirthOperand) or not c.width or _floats(c.type):
             continue
         if c.width == width and kind_of(c.bits, cause.type) == kind:
             yield c.within(cause.type, 0, width)
