@@ -175,6 +175,7 @@ class Settings:
         "`nan`: a launch that stores a NaN of its own making is an error; `inf`: or an infinity",
         "Stop at the first launch that stores a NaN of its own making; =inf: or an infinity.", metavar="inf", bare="nan",
         read=one_of("nan, or inf for infinities, too", {"nan": "nan", "inf": "inf"}), group=RESULTS,
+        but={"pytest": {"bare": None, "metavar": "nan|inf", "help": "A launch that stores a NaN of its own making is an error."}},
     )  # fmt: skip
     why: str = row(
         "", "run exec pytest marker variable launch",
