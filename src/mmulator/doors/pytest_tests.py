@@ -398,8 +398,8 @@ class Tests:
     def _again(self, item: pytest.Item) -> str:
         option = self.option
         path, colons, rest = item.nodeid.partition("::")
-        values = (("seed", option.mmulator_seed), ("seeds", option.mmulator_seeds), ("timeout", option.mmulator_timeout),
-                  ("rules", option.mmulator_rules), ("nan", option.mmulator_nan), ("baseline", option.mmulator_baseline))  # fmt: skip
+        names = "seed", "seeds", "timeout", "rules", "nan", "baseline"
+        values = [(name, getattr(option, f"mmulator_{name}")) for name in names]
         words = ["pytest", f"--mmulator={Settings.from_environment().device}", *["--sanitize"] * option.mmulator_sanitize]
         words += ["--mmulator-keep-going"] * option.mmulator_keep_going
         words += [f"--why={element}" for element in option.mmulator_why or ()]
