@@ -48,6 +48,7 @@ class MmulatorError(Exception):
     """
 
     kind = "error"
+    code = 1  # with which a command ends
     launch: str | None = None
     findings: tuple[Finding, ...] = ()
     told: str = ""
@@ -208,6 +209,13 @@ class UnstableResult(MmulatorError):
     """A kernel left other bits under another seed, where the hardware is free to choose an order."""
 
     kind = "unstable result"
+
+
+class NotFinite(ExecutionFault):
+    """A launch that was to be stopped there stored a NaN, or an infinity, that it had made of other values."""
+
+    kind = "not finite"
+    code = 3
 
 
 class InternalError(Exception):

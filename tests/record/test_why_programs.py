@@ -152,3 +152,30 @@ def test_what_is_no_element(tmp_path: Path, element: str, said: str) -> None:
 
 def test_what_is_no_element_in_a_program(tmp_path: Path) -> None:
     assert "is no element" in command(tmp_path, "exec", "--why", "C[", "-c", "import mmulator.driver as d; d.current()", code=2)
+
+
+NAN = """import torch, triton, triton.language as tl
+
+@triton.jit
+def centred(x, y, B: tl.constexpr):
+    at = tl.arange(0, B)
+    a = tl.load(x + at)
+    tl.store(y + at, a - tl.max(a, 0))
+
+x, y = torch.full((128,), -float("inf"), device="cuda"), torch.empty(128, device="cuda")
+for launch in range(2):
+    centred[(1,)](torch.zeros_like(x) if launch == 0 else x, y, 128)
+print("not reached")
+"""
+
+
+@TRITON
+def test_a_program_is_stopped_at_the_first_launch_that_makes_a_nan(tmp_path: Path) -> None:
+    (tmp_path / "prog.py").write_text(NAN)
+    said = command(tmp_path, "exec", "--nan", "prog.py", code=3)
+    assert "(prog.py:7): a NaN is made: sub.f32 -inf - -inf, block (0, 0, 0), thread (0, 0, 0); y[0] is nan because" in said
+    assert "and 127 other elements of y are NaN now; -inf since x[" in said and "not reached" not in said
+    assert "launch: prog.py:11: centred[(1,)](" in said
+    assert "not reached" in command(tmp_path, "exec", "--nan", "-c", 'print("not reached")')
+    said = command(tmp_path, "exec", "--why", "y[3]", "prog.py")
+    assert "y[3] = nan (bits 0x7fffffff): NaN since prog.py:7: sub.f32 -inf - -inf," in said

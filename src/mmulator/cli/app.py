@@ -94,7 +94,7 @@ def ended(error: MmulatorError | KeyboardInterrupt, as_json: bool) -> int:
         print("interrupted", file=sys.stderr)
         return _INTERRUPTED
     print_error(error, as_json)
-    return 2 if isinstance(error, WrongUsage) else 1
+    return error.code
 
 
 def _command(words: list[str]) -> int:

@@ -26,9 +26,9 @@ def exec(
     exit code, tracebacks. Options of mmulator come before the program; what is behind it is the program's own. Processes that
     the program starts run like this, too.
 
-    The exit code is the program's. Where that is 0, it is 3 if --sanitize found undefined behaviour in the program, or in a
-    process that it started; else 4 if a launch, a copy or another piece of work was refused and the program did not ask for the
-    error. The last line says so.
+    The exit code is the program's, or 3 if --nan stopped it. Where that is 0, it is 3 if --sanitize found undefined behaviour
+    in the program, or in a process that it started; else 4 if a launch, a copy or another piece of work was refused and the
+    program did not ask for the error. The last line says so.
 
     Examples:
         mmulator exec train.py --epochs 1

@@ -102,6 +102,7 @@ class WrongUsage(MmulatorError):
     """A command line that makes no sense; the hint is one that does. Exit code 2."""
 
     kind = "wrong usage"
+    code = 2
 
 
 def exclude(options: dict[str, Any], why: str) -> None:

@@ -179,7 +179,7 @@ def program_at(arguments: Sequence[DeclaredWord], words: Sequence[str]) -> int:
     program = next((a.option for a in arguments if isinstance(a.option, ProgramWords)), None)
     if program is None or program.whole:
         return len(words) if program is None or [*words] in (["-h"], ["--help"]) else 0
-    names = {name: a.switch for a in arguments for name in a.row.names} | {"-h": True, "--help": True}
+    names = {name: a.switch or a.row.bare is not None for a in arguments for name in a.row.names} | {"-h": True, "--help": True}
     at = 0
     while at < len(words) and words[at] != "--" and (words[at] in names or words[at][:2] == "--"):
         at += 1 if names.get(words[at], True) else 2
@@ -188,7 +188,7 @@ def program_at(arguments: Sequence[DeclaredWord], words: Sequence[str]) -> int:
 
 def _parted(arguments: Sequence[DeclaredWord], words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Options, each with its value in one word, so that the value may begin with a hyphen; and all other words."""
-    valued = {name: a for a in arguments if not a.switch for name in a.row.names}
+    valued = {name: a for a in arguments if not a.switch and a.row.bare is None for name in a.row.names}
     end = program_at(arguments, words)
     options, others, rest = list[str](), list[str](), [*words[:end]]
     while rest and rest[0] != "--":
@@ -260,6 +260,7 @@ def parser_of(command: Callable[..., Any], path: Sequence[str], arguments: Seque
         said: dict[str, Any] = {"help": (a.row.help + more).replace("%", "%%"), "default": False if a.switch else None}
         if not a.switch:
             said |= {"metavar": a.row.metavar, "type": _reader(a)}
+            said |= {} if a.row.bare is None else {"nargs": "?", "const": a.row.bare}
         if a.option.positional:
             nargs = ("+" if a.required else "*") if a.row.several else None if a.required else "?"
             nargs = "*" if isinstance(a.option, ProgramWords) else nargs

@@ -37,9 +37,10 @@ def begin(arguments: list[str]) -> None:
 
 
 def gathers(environment: Mapping[str, str]) -> bool:
-    """Whether something is looked at when the program is over: findings of the sanitizer, profiles, traces, records."""
+    """Whether something is looked at when the program is over: findings, profiles, traces, records."""
     settings = Settings.from_environment(environment)
-    return bool(settings.sanitize or settings.profile or settings.trace or settings.record or settings.replay)
+    kept = settings.profile or settings.trace or settings.record or settings.replay
+    return bool(settings.sanitize or settings.nan or kept)
 
 
 def hint_behind(program: list[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -137,7 +136,8 @@ def run(
             with cluster_at(given.dask) as workers, _where_it_was(), Progress(given.json, once=True) as progress:
                 result = run_job(
                     job, timeout=given.timeout, threads=given.threads, progress=_phases(progress), watch=watched, sanitize=wish,
-                    workers=workers, why=given.why or (), profile=profile, trace=given.trace,
+                    workers=workers, why=given.why or (), why_depth=given.why_depth, profile=profile, trace=given.trace,
+                    nan=given.nan or "",
                     against=int(to) if to and to.isdigit() else to,
                 )  # fmt: skip
         except MmulatorError as error:
@@ -169,7 +169,7 @@ def _finds(given: Given) -> bool:
 
 def _exclude(given: Given, compare_gpu: bool, profile: bool) -> None:
     """Raise WrongUsage for options that do not go together."""
-    alone = {"--watch": given.watch, "--why": given.why, "--profile": profile, "--trace": given.trace}
+    alone = {"--watch": given.watch, "--why": given.why, "--nan": given.nan, "--profile": profile, "--trace": given.trace}
     counted = "counts are those of one machine"
     of_one = {"--threads": given.threads, "--compare-gpu": compare_gpu, **alone}
     for other, why in {
@@ -180,7 +180,7 @@ def _exclude(given: Given, compare_gpu: bool, profile: bool) -> None:
         exclude({"--dask": given.dask, other: of_one[other] or None}, why)
     for other, why in {
         "--watch": "it lists the stores to what differs", "--why": "a GPU does not say what its registers held",
-        "--profile": "it is another question", "--trace": "it is another question",
+        "--nan": "it is about this machine", "--profile": "it is another question", "--trace": "it is another question",
     }.items():  # fmt: skip
         exclude({"--compare-gpu": compare_gpu, other: alone[other] or None}, why)
     if _finds(given):

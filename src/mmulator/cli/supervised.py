@@ -54,7 +54,7 @@ class ReportRequest:
 
 def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) -> int:
     """Run a program. Returns its exit code; where that is 0: 1 if it differs from a record, 3 for findings, 4 for work that was
-    refused and that the program did not ask about."""
+    refused and that the program did not ask about. It is 3, too, where --nan stopped the program."""
     words, environment = command(program, environment)
     with tempfile.TemporaryDirectory(prefix="mmulator-") as folder:
         found, told = Path(folder, "findings.jsonl"), Path(folder, "launches.jsonl")
@@ -65,7 +65,7 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
         if wanted.json and "MMULATOR_REPORT" not in environment:
             more["MMULATOR_REPORT"] = str(told)
         status = _wait(words, {**environment, **more}, wanted.json)
-        launches, rows, refused, explained = read(found)
+        launches, rows, refused, explained, stopped = read(found)
         if trace := environment.get("MMULATOR_TRACE"):
             from mmulator.record.trace import write
 
@@ -73,6 +73,7 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
         other = differs.exists()
         kernels, profiles = _kernels(told), _profiles(lines, environment.get("MMULATOR_PROFILE", ""), wanted.json)
     code = os.waitstatus_to_exitcode(status)
+    code = FOUND if stopped and code in (0, 1) else code  # 1 of an error that nobody caught
     data = log((row["result"] for row in rows), wanted.known, refused, explained)
     results = data["runs"][0]["results"]
     new = [r for r in results if r.get("baselineState", "new") == "new"]

@@ -324,6 +324,7 @@ class Tests:
             "device": None, "seed": None if option.mmulator_seed is None else seed_of(option.mmulator_seed, item.nodeid),
             "sanitize": REPORT if option.mmulator_sanitize else None, "keep_going": option.mmulator_keep_going or None,
             "why": ";".join(option.mmulator_why or ()) or None, "why_against": option.mmulator_against,
+            "why_depth": option.mmulator_why_depth, "nan": option.mmulator_nan,
         }  # fmt: skip
         return replace(before, **({n: v for n, v in given.items() if v is not None} | of_markers(item)))
 
@@ -397,8 +398,8 @@ class Tests:
     def _again(self, item: pytest.Item) -> str:
         option = self.option
         path, colons, rest = item.nodeid.partition("::")
-        values = (("seed", option.mmulator_seed), ("seeds", option.mmulator_seeds), ("timeout", option.mmulator_timeout),
-                  ("rules", option.mmulator_rules), ("baseline", option.mmulator_baseline))  # fmt: skip
+        names = "seed", "seeds", "timeout", "rules", "nan", "baseline"
+        values = [(name, getattr(option, f"mmulator_{name}")) for name in names]
         words = ["pytest", f"--mmulator={Settings.from_environment().device}", *["--sanitize"] * option.mmulator_sanitize]
         words += ["--mmulator-keep-going"] * option.mmulator_keep_going
         words += [f"--why={element}" for element in option.mmulator_why or ()]

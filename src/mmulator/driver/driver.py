@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from mmulator.driver import progress
 from mmulator.driver.chips import DeviceProperties, chip
 from mmulator.driver.streams import Stream
-from mmulator.errors import ExecutionFault, MmulatorError, UnsupportedError, undefined
+from mmulator.errors import ExecutionFault, MmulatorError, NotFinite, UnsupportedError, undefined
 from mmulator.lazy import cached_property
 from mmulator.refusals import GATHERED, register
 from mmulator.settings import RAISE, Settings, check_variables
@@ -162,6 +162,11 @@ class Driver:
 
                 atexit.unregister(told.after_fault)  # once
                 atexit.register(told.after_fault)
+            if isinstance(error, NotFinite):
+                from mmulator.driver.told import gathering
+
+                if (file := gathering()) is not None:
+                    file.stopped()
             if settings.sanitize and not isinstance(error, UnsupportedError):
                 self._tell(function, error.findings, error)
             raise

@@ -93,6 +93,11 @@ class Function:
             return debugged(settings.debug, launch, how, partial(observers_of, settings), arrays)
         observers = observers_of(settings, bool(settings.profile), "" if settings.trace else None)
         run = partial(self._asked, launch, how, observers, settings, launching.compiled, arrays)
+        if settings.nan and seed == settings.seed:
+            from mmulator.driver.why import device_arrays
+            from mmulator.host.notfinite import checked
+
+            run = partial(checked, settings.nan, launch, how, device_arrays(launch, arrays()), run)
         try:
             if settings.looks and seed == settings.seed:
                 from mmulator.driver.looked import looked_at

@@ -57,19 +57,25 @@ class Gathering:
         """Add an answer of --why."""
         self._append([{"explained": answer}])
 
+    def stopped(self) -> None:
+        """Note that a launch was stopped for what it had made (errors.NotFinite)."""
+        self._append([{"stopped": True}])
+
     def _append(self, rows: list[Row]) -> None:
         files.append(self.path, "".join(json.dumps(row) + "\n" for row in rows).encode(), LaunchError)
 
 
-def read(path: str | Path) -> tuple[int, list[Row], list[Row], list[Row]]:
-    """(launches that were looked at, what they have, each once, what was refused, answers of --why)."""
-    launches, found, refused, explained = 0, dict[str, Row](), dict[tuple[int, str], Row](), list[Row]()
+def read(path: str | Path) -> tuple[int, list[Row], list[Row], list[Row], bool]:
+    """(launches that were looked at, what they have, each once, what was refused, answers of --why, whether one was stopped)."""
+    stopped, launches, found, refused = False, 0, dict[str, Row](), dict[tuple[int, str], Row]()
+    explained: list[Row] = []
     with suppress(OSError):
         for line in Path(path).read_text(encoding="utf-8").splitlines():
             try:
                 row = json.loads(line)
             except ValueError:  # the process was killed as it wrote
                 continue
+            stopped |= "stopped" in row
             launches += row.get("launches", 0)
             if "key" in row:
                 found.setdefault("\0".join(map(str, row["key"])), row)
@@ -77,4 +83,4 @@ def read(path: str | Path) -> tuple[int, list[Row], list[Row], list[Row]]:
                 refused[row["process"], row["refused"]["why"]] = row["refused"]
             if "explained" in row:
                 explained.append(row["explained"])
-    return launches, [*found.values()], [*refused.values()], explained
+    return launches, [*found.values()], [*refused.values()], explained, stopped

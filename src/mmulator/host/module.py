@@ -360,7 +360,9 @@ class Kernel:
         cooperative: bool = False,
         workers: Client | None = None,
         keep_going: bool = False,
+        nan: bool | Literal["nan", "inf"] = False,
         why: Any = None,
+        why_depth: int = 6,
         names: Mapping[str, Any] | None = None,
         against: Any = None,
         profile: bool = False,
@@ -381,7 +383,7 @@ class Kernel:
         progress(phase, done, total) is called with phases `compile` and `run`. watch: elements, as (number of the argument,
         index), whose stores the report lists, in order; on one thread of the host unless `threads` says more. why: an element, as
         "C[3,5]" or (number of the argument, index), or several: `report.why` tells which store gave it its value, and back
-        through all instructions what that was computed from. names: arrays that `why` calls by these names.
+        through instructions (why_depth: how many) what that was computed from. names: arrays that `why` calls by these names.
         against: a device, or a seed, under which the block is run, too: the answer says where the values part; or an array of
         expected values, several by name, or "reference" for the exact sum: it says what would make them. cluster: blocks
         of a cluster (int, or up to three, which divide the grid; sm_90 and later), default: what .reqnctapercluster says, or
@@ -391,6 +393,7 @@ class Kernel:
         do against the letter, too; "raise": the first of severity error is raised when the kernel has run. What is raised
         meanwhile has the findings so far (`error.findings`). keep_going: includes `sanitize`; an access out of bounds or
         misaligned is a finding and no fault: a load gets zeros, a store does nothing, and the kernel goes on.
+        nan: a NaN that the launch stores, and that it has made of other values, is raised; "inf": an infinity, too.
         profile: what each line did is counted, and is in the report's `profile`.
         trace: a file that receives what happened when, for Perfetto.
         memory: arrays at device addresses that they say themselves (launch/regions.py); others get addresses of their own.
@@ -400,7 +403,7 @@ class Kernel:
         blocks that write the same bytes or use each other's results are refused, and nothing is stored then.
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then),
-        UndefinedBehaviour.
+        UndefinedBehaviour, NotFinite.
         """
         _check({"device": device, "progress": progress, "sanitize": sanitize, "keep_going": keep_going, "profile": profile,
                 "cooperative": cooperative})  # fmt: skip
@@ -417,7 +420,7 @@ class Kernel:
 
             spread.check(
                 cooperative=cooperative, watch=watch not in ((), []), sanitize=looked, threads=threads is not None,
-                profile=profile, trace=trace, memory=memory,
+                profile=profile, trace=trace, memory=memory, nan=bool(nan),
             )  # fmt: skip
         launch = self.prepared(grid, block, args, shared, device, cluster, cooperative, memory)
         if workers is not None:
@@ -437,9 +440,15 @@ class Kernel:
 
             watches = Watches(elements, launch.arguments, about.places if about else ())
             observers.append(watches)
-        report = self.run(launch, how, observers, progress, how.timeout)
+        run = partial(self.run, launch, how, observers, progress, how.timeout)
+        if nan:
+            from mmulator.host.notfinite import checked
+            from mmulator.record.names import DeviceNames
+
+            run = partial(checked, "inf" if nan == "inf" else "nan", launch, how, DeviceNames.of(launch, names or {}).arrays, run)
+        report = run()
         if about:
-            report.why = about.answers(watches, report)
+            report.why = about.answers(watches, report, whole(why_depth, "why_depth", 1))
         if sanitize == "raise" and (error := undefined(report.findings)):
             raise error
         return report

@@ -25,6 +25,7 @@ from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
 from mmulator.record.asked import Asked, asked
 from mmulator.record.beside.another import BesideAnother, beside
 from mmulator.record.beside.reference import EXACT, BesideReference, Reference, ReferenceArrays, beside_reference
+from mmulator.record.birth import Birth, Births
 from mmulator.record.cause import Cause, span_text
 from mmulator.record.detours import Arrived, Detours
 from mmulator.record.memory import last_write, left_out, stores_words
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 REFERENCE = "reference"
 NOTHING = "no store came to its address: no thread computes it, or all that do branch around the store"
+HEIGHT = 40  # lines of a screen
 EARLIER = 2  # stores to an element, before the last one, that are told besides the first
 PATIENCE, SLOWER = 2.0, 100  # seconds that one cluster may take alone: at least, and for each second of the launch
 Read = Callable[[int, int], bytes]
@@ -55,6 +57,8 @@ class WhyAnswer:
     beside: the element in another run or in a reference, if one was asked for.
     sources: what it was computed from, however far back, and indices that overflowed on the way.
     leaves: address -> name of each element of device memory that the launch found and that it was computed from.
+    birth: where a NaN or an infinity was born; None of another value.
+    short: whether it has to fit a screen: nobody asked for more or fewer instructions than usual.
     """
 
     name: str
@@ -63,17 +67,29 @@ class WhyAnswer:
     beside: BesideAnother | BesideReference | None = None
     sources: tuple[str, ...] = ()
     leaves: Mapping[int, str] = field(default_factory=dict, repr=False, compare=False)
+    birth: Birth | None = field(default=None, compare=False)
+    short: bool = True
 
     def __str__(self) -> str:
+        return self._text()
+
+    def _text(self, **most: int) -> str:
         from mmulator.record.telling import text
 
-        return "\n".join([text(self.cause) if self.cause is not None else self._nothing, *self._more()])
+        return "\n".join([text(self.cause, self.birth, **most) if self.cause is not None else self._nothing, *self._more()])
 
     def wrapped(self, width: int) -> str:
-        """The answer in lines of at most so many columns; tables may be wider."""
+        """The answer in lines of at most so many columns; tables may be wider. It has as many levels as a screen has room for,
+        unless it was asked how many.
+        """
         from mmulator.record.telling import wrapped
 
-        return wrapped(str(self), width)
+        whole = wrapped(str(self), width)
+        for most in range(2 * DEPTH, 0, -1) if self.short else ():
+            if whole.count("\n") < HEIGHT:
+                break
+            whole = wrapped(self._text(most=most), width)
+        return whole
 
     @property
     def _nothing(self) -> str:
@@ -87,6 +103,7 @@ class WhyAnswer:
         from mmulator.tables import element
 
         body = part(self.cause) if self.cause is not None else element("p", self._nothing)
+        body = element("p", f"{self.birth.kind} since {self.birth.said}") + body if self.birth is not None else body
         return body + "".join(element("p", line) for line in self._more())
 
     def as_dict(self) -> dict[str, Any]:
@@ -98,7 +115,7 @@ class WhyAnswer:
         cause, here, there = (as_dict(one) if one else None for one in pair)
         return document("cause", {
             "element": self.name, "cause": as_dict(self.cause) if self.cause else None, "notes": list(self.notes),
-            "sources": list(self.sources),
+            "sources": list(self.sources), "birth": self.birth.as_dict() if self.birth is not None else None,
             **({"beside": {
                 "label": other.label, "cause": cause, "said": str(other), "here": here, "there": there,
                 **({"want": other.want} if isinstance(other, BesideReference) else {}),
@@ -230,7 +247,8 @@ class Again:
         explainer = Explainer(trail, self.names, self.launch.device, depth)
         cause = explainer.written(found, a.name, bits, a.type, a.size, ())
         sources = Sources(explainer).gather(found, a.type, a.size)
-        return WhyAnswer(a.name, cause, notes, sources=tuple(sources.sentences()), leaves=sources.leaves)
+        birth = Births(explainer).of(found, a.name, bits, a.type, a.size)
+        return WhyAnswer(a.name, cause, notes, None, tuple(sources.sentences()), sources.leaves, birth, depth == DEPTH)
 
     def _stores_before(self, trail: Trail, a: Asked, stores: np.ndarray) -> Iterator[str]:
         """Sentences about stores to an element before the last one: the first of them and the newest."""

@@ -286,13 +286,14 @@ def run_job(
     job: Job, *, timeout: float | None = None, threads: int | None = None, progress: Progress | None = None,
     watch: Sequence[Watched] = (), sanitize: SanitizerOptions | None = None, workers: Any = None,
     profile: bool = False, trace: str | None = None, why: Sequence[str] = (),
-    against: object = None, debug: Any = None, looked_at: bool = False,
+    why_depth: int | None = None, against: object = None, debug: Any = None, looked_at: bool = False, nan: str = "",
 ) -> JobResult:  # fmt: skip
     """Load, launch, compare. Arrays of the job's arguments are updated in place. sanitize: what the sanitizer is asked for; of
     several seeds the first decides what is in the arrays. workers: a client of a Dask cluster. profile: what each line did is
     counted. trace: a file for what happened when. why: elements whose values the report explains; "auto": the first that each
-    comparison rejects. against: a device, a seed or "reference" that they are compared with. debug: the debugger under whose
-    control the launch runs; looked_at: by the sanitizer, too."""
+    comparison rejects. why_depth: how many instructions they tell. against: a device, a seed or "reference" that they are
+    compared with. debug: the debugger under whose control the launch runs; looked_at: by the sanitizer, too. nan: as in
+    Kernel.launch."""
     if timeout is not None and not timeout > 0:
         raise LaunchError(f"a time limit of {timeout} s: it must be more than 0")
     module = job.load(timeout)
@@ -318,9 +319,10 @@ def run_job(
         kernel.launch, job.grid, job.block, values, job.shared, job.device, timeout=timeout, threads=threads,
         cluster=job.cluster, cooperative=job.cooperative, memory=job.placed(), waits=job.waits,
     )  # fmt: skip
-    repeat = partial(launch, seed=job.seed, names=own, against=against or reference)
-    more = {"why": asked, "names": own, "against": against} if asked else {}
-    launch = partial(launch, profile=profile, trace=trace, **more)
+    deep = {"why_depth": why_depth} if why_depth else {}
+    repeat = partial(launch, seed=job.seed, names=own, against=against or reference, **deep)
+    more = {"why": asked, "names": own, "against": against, **deep} if asked else {}
+    launch = partial(launch, profile=profile, trace=trace, **({"nan": nan} if nan else {}), **more)
     judged = None
     if debug is not None:
         report = launch(seed=job.seed, names=own, debug=debug, sanitize=looked_at)

@@ -42,7 +42,7 @@ class Cause:
     element: the sum, of a matrix product.
     operands: names of the elements of A, and of those of B, that are multiplied, along k.
     products: how many matrix products follow each other in this sum.
-    more: whether its causes exist and are not told.
+    more: why its causes are not told, though they exist; or "".
     """
 
     name: str
@@ -55,7 +55,7 @@ class Cause:
     element: ElementSum | None = field(default=None, compare=False)
     operands: tuple[tuple[str, ...], tuple[str, ...]] = field(default=((), ()), compare=False)
     products: int = 0
-    more: bool = False
+    more: str = ""
 
     @property
     def text(self) -> str:

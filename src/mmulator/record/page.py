@@ -27,7 +27,7 @@ def part(cause: Cause) -> str:
     lines = [f"bits {bits}"]
     if cause.at is not None:
         lines += [f"at {place_text(cause.at)}, {thread_text(cause.at)}, step {cause.at.step:,}", cause.at.quoted]
-    lines += [*cause.remarks, "what it read is not told: ask for more depth" if cause.more else ""]
+    lines += [*cause.remarks, cause.more]
     inside = "".join(element("p", line) for line in lines if line)
     inside += html_of_sum(cause.element) if cause.element is not None else ""
     inside += "".join(map(part, cause.inputs))

@@ -10,9 +10,14 @@ from typing import Any
 
 from mmulator.isa.types import type_bits
 from mmulator.numerics.telling import text as text_of_sum
+from mmulator.record.birth import Birth
 from mmulator.record.cause import Cause, CauseAt, place_text, thread_text
 from mmulator.record.values import bits_text
+from mmulator.record.why import DEPTH
 
+WHOLE = 1 << 20  # values behind each other, of a tree that is told as a whole
+ROWS = 8  # lines of a sum that are told of a short tree
+_DEEPER = f"--why-depth {2 * DEPTH}"
 _COLUMNS = re.compile(r"\S {2,}\S")
 
 
@@ -25,8 +30,13 @@ def _used(cause: Cause) -> str:
     return cause.name if cause.name == cause.text else f"{cause.name} = {cause.text}"
 
 
-def lines(cause: Cause, indent: int = 0, seen: CauseAt | None = None) -> Iterator[str]:
-    """The lines of a cause and of all behind it. seen: the place of the cause that is told before it."""
+def lines(cause: Cause, most: int = WHOLE, indent: int = 0, seen: CauseAt | None = None) -> Iterator[str]:
+    """The lines of a cause and of all behind it.
+
+    most: of a tree that is to be short, the values behind each other that are told; of a sum the first lines, then.
+    indent: how many values are told before it, each computed from the next one.
+    seen: the place of the cause that is told before it.
+    """
     margin = "  " * indent
     head = f"{margin}{cause.name} = {cause.text}"
     if cause.at is None:
@@ -42,12 +52,19 @@ def lines(cause: Cause, indent: int = 0, seen: CauseAt | None = None) -> Iterato
     for remark in cause.remarks:
         yield f"{margin}    {remark}"
     if cause.element is not None:
-        yield from (f"{margin}    {line}" for line in text_of_sum(cause.element).splitlines())
+        rows = text_of_sum(cause.element).splitlines()
+        if most < WHOLE and len(rows) > 2 * ROWS:
+            rows = [*rows[:ROWS], f"... {len(rows) - ROWS - 1} more lines: {_DEEPER}", rows[-1]]
+        yield from (f"{margin}    {line}" for line in rows)
     if cause.more:
-        yield f"{margin}    (what it read is not told: ask for more depth)"
+        yield f"{margin}    ({cause.more})"
+    behind = [one for one in cause.inputs if not _leaf(one)]
+    if indent >= most and behind:
+        yield f"{margin}    ({_DEEPER} goes on from here)"
+        return
     for one in cause.inputs:
         if not _leaf(one):
-            yield from lines(one, indent + 1, cause.at or seen)
+            yield from lines(one, most, indent + 1, cause.at or seen)
         elif one.how not in ("a constant", "a special register"):
             yield f"{margin}  {_used(one)}: {one.how}"
 
@@ -83,13 +100,16 @@ def as_dict(cause: Cause) -> dict[str, Any]:
     return {
         "name": cause.name, "bits": cause.bits, "type": cause.type, "value": cause.text, "how": cause.how,
         "at": asdict(cause.at) if cause.at else None, "remarks": list(cause.remarks), "products": cause.products,
-        "sum": cause.element.to_dict() if cause.element is not None else None, "more": cause.more,
+        "sum": cause.element.to_dict() if cause.element is not None else None, "more": bool(cause.more),
         "inputs": [as_dict(one) for one in cause.inputs],
     }  # fmt: skip
 
 
-def text(cause: Cause) -> str:
-    """The whole answer."""
+def text(cause: Cause, birth: Birth | None = None, most: int = WHOLE) -> str:
+    """The whole answer. birth: of a NaN or an infinity, which is told in place of the tree. most: as in `lines`."""
     width = type_bits(cause.type)
-    first, *rest = lines(cause)
+    if birth is not None:
+        head = f"{cause.name} = {cause.text} (bits {bits_text(cause.bits, width)}): {birth.kind} since {birth.said}"
+        return "\n".join([head, *birth.lines()])
+    first, *rest = lines(cause, most)
     return "\n".join([first.replace(f"= {cause.text}", f"= {cause.text} (bits {bits_text(cause.bits, width)})", 1), *rest])

@@ -41,7 +41,7 @@ from mmulator.record.tensor.products import copied_from, tensor_product
 from mmulator.record.trail import Trail, TrailStep
 from mmulator.record.values import parts_of, text_of
 
-DEPTH = 6  # instructions between the stored value and the last one that is told
+DEPTH = 6  # instructions between the stored value and the last one that is told, if nothing is said
 AGAIN = 2  # times that one instruction is told on one way, as in a loop
 SHOWN = 4  # values of lanes, or contributions to a sum, that are told
 LEFT_OUT = 4  # instructions without effect that are told for one value
@@ -62,6 +62,7 @@ class Explainer:
     def __init__(self, trail: Trail, names: Named, device: str, depth: int = DEPTH) -> None:
         self.trail, self.names, self.device, self.depth = trail, names, device, depth
         self.origins = Origins(trail, names)
+        self._deeper = f"--why-depth {2 * depth} goes on from here"
 
     # places and values ----------------------------------------------------------------------------------------------
     def at(self, step: TrailStep, lane: int) -> CauseAt:
@@ -160,8 +161,10 @@ class Explainer:
         if part is not None:
             return self._followed(step, lane, part[0], type_name, part[1], width, path, copied=True)
         cause = Cause(name, bits, type_name, ins.original.mnemonic, self.at(step, lane))
-        if len(path) >= self.depth or path.count(step.site) >= AGAIN:
-            return replace(cause, more=True)
+        if path.count(step.site) >= max(AGAIN, self.depth // 3):
+            return replace(cause, more=f"the loop has more rounds: {self._deeper}")
+        if len(path) >= self.depth:
+            return replace(cause, more=self._deeper)
         path = (*path, step.site)
         if ins.effects.multiplies and ins.form.is_matrix:
             product = product_element(self.trail, step, lane, name, low)
@@ -172,7 +175,7 @@ class Explainer:
             return self._from_cells(step, lane, name, low, width, cause, path)
         teller = _TELLERS.get(flow)
         return (teller(self, step, lane, name, low, width, cause, path) if teller else None) or self._lanewise(
-            step, lane, cause, path
+            step, lane, low, width, cause, path
         )
 
     def _followed(
@@ -195,10 +198,9 @@ class Explainer:
         at = self.at(step, lane) if copied else None
         return Cause(name, bits, type_name, how if value is not None or isinstance(operand, Symbol) else "not told", at)
 
-    def _lanewise(self, step: TrailStep, lane: int, cause: Cause, path: tuple[int, ...]) -> Cause:
-        """An instruction that computes in each lane for itself."""
-        ins = self.trail.instruction(step)
-        inputs = []
+    def _lanewise(self, step: TrailStep, lane: int, low: int, width: int, cause: Cause, path: tuple[int, ...]) -> Cause:
+        """An instruction that computes in each lane for itself, and in each part of a packed type. low, width: the bits."""
+        ins, inputs = self.trail.instruction(step), []
         specs = signature_of(ins.form, ins.operands)
         if ins.effects.ends is Ends.CALL:
             arguments = (o for argument in call_operands(ins)[1] for o in flatten((argument,)))
@@ -210,7 +212,12 @@ class Explainer:
             given = specs[number].type if number < len(specs) else "b32"
             for one in elements(operand):
                 type_name = _known_type(given, one)
-                inputs.append(self._followed(step, lane, one, type_name, 0, type_bits(type_name), path))
+                element, count = parts_of(type_name)
+                if count > 1 and parts_of(ins.form["type"])[1] == count and width * count == type_bits(ins.form["type"]):
+                    bits = type_bits(type_name) // count
+                    inputs.append(self._followed(step, lane, one, element, low // width * bits, bits, path))
+                else:
+                    inputs.append(self._followed(step, lane, one, type_name, 0, type_bits(type_name), path))
         return replace(cause, inputs=tuple(inputs))
 
     def _choice(
@@ -323,7 +330,7 @@ class Explainer:
         ins = self.trail.instruction(step).original
         cause = Cause(name, bits, type_name, ins.mnemonic, self.at(step, lane))
         if len(path) >= self.depth:
-            return replace(cause, more=True)
+            return replace(cause, more=self._deeper)
         path = (*path, step.site)
         if found.remark:
             cause = replace(cause, remarks=(*cause.remarks, found.remark))
@@ -431,7 +438,7 @@ class Explainer:
         ins = self.trail.instruction(step)
         cause = Cause(place.text, bits, type_name, ins.original.mnemonic, self.at(step, lane))
         if len(path) >= self.depth:
-            return replace(cause, more=True)
+            return replace(cause, more=self._deeper)
         path = (*path, step.site)
         match found:
             case ProductCell():

@@ -13,7 +13,7 @@ VERSIONS: dict[str, tuple[int, int]] = dict.fromkeys((
     "tensormap", "tensormap-check", "tensormap-box",
     "sparse-check", "sparse-file", "sparse-lanes", "sparse-word",
     "explore", "explore-export", "doctor", "cache", "cache-clear", "schemas", "error",
-), (1, 0)) | {"exec": (1, 2), "report": (1, 1)}  # fmt: skip
+), (1, 0)) | {"exec": (1, 2), "report": (1, 1), "cause": (1, 1)}  # fmt: skip
 
 
 def named(name: str) -> str:

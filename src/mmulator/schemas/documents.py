@@ -114,7 +114,8 @@ _CAUSE = record(
 PARTS = {"term": _TERM, "step": _STEP, "sum": _SUM, "cause": _CAUSE}
 _A_CAUSE = or_none(part("cause"))
 CAUSE = versioned("cause", record(
-    "text: element", "texts: notes sources", cause=_A_CAUSE, beside=optional(record(
+    "text: element", "texts: notes sources", cause=_A_CAUSE,
+    birth=optional(or_none(record("text: kind said", "flag: made", "texts: of"))), beside=optional(record(
         "text: label said", cause=_A_CAUSE, here=_A_CAUSE, there=_A_CAUSE, want=optional(ANY),
     )),
 ))  # fmt: skip

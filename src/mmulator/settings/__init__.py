@@ -170,6 +170,13 @@ class Settings:
         "Go on after an access out of bounds: a load gets zeros, a store does nothing.", group=FINDING, includes=True,
         read=one_of("1 to go on after an access out of bounds, 0 to end the launch there", {"0": False, "1": True}),
     )  # fmt: skip
+    nan: str = row(
+        "", "run exec pytest variable launch",
+        "`nan`: a launch that stores a NaN of its own making is an error; `inf`: or an infinity",
+        "Stop at the first launch that stores a NaN of its own making; =inf: or an infinity.", metavar="inf", bare="nan",
+        read=one_of("nan, or inf for infinities, too", {"nan": "nan", "inf": "inf"}), group=RESULTS,
+        but={"pytest": {"bare": None, "metavar": "nan|inf", "help": "A launch that stores a NaN of its own making is an error."}},
+    )  # fmt: skip
     why: str = row(
         "", "run exec pytest marker variable launch",
         "elements whose values are explained: `z[999]`, several apart by `;`; `auto`: those that asserts reject",
@@ -182,7 +189,7 @@ class Settings:
                                 "word: the first one that an assert rejects."}},
     )  # fmt: skip
     why_depth: int = row(
-        6, "exec variable", "how many instructions, one after another, such an explanation has; 6 if nothing is said",
+        6, "run exec pytest variable launch", "how many instructions, one after another, an explanation has; else 6",
         "Instructions, one after another, that are explained.", metavar="N", read=whole(1), group=RESULTS,
     )  # fmt: skip
     why_against: str = row(
@@ -248,7 +255,7 @@ class Settings:
     @property
     def only_runs(self) -> bool:
         """Whether nothing is looked for in launches, noted or told, but what they executed."""
-        asks = self.sanitize or self.profile or self.trace or self.why or self.debug or self.looks
+        asks = self.sanitize or self.profile or self.trace or self.nan or self.why or self.debug or self.looks
         return not asks and self.seeds == 1
 
     @property

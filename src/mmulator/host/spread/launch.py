@@ -38,6 +38,7 @@ def check(**given: Any) -> None:
         "sanitize": "the sanitizer looks at all blocks together",
         "trace": "each machine has its own steps",
         "memory": "workers have addresses of their own",
+        "nan": "the launch is run again on one machine",
         "profile": "counts are those of one machine",
         "threads": "each worker has threads of its own",
     }
