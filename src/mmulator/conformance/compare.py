@@ -230,4 +230,5 @@ def _say(form: Any, device: str) -> str:
     p = profile_for(dot_key(form), device)
     if not p.fraction:
         return f"{device}: {p.method} ({p.confidence})"
-    return f"{device}: {p.method}, chunks of {p.chunk}, F = {p.fraction}, floor {p.floor} ({p.confidence})"
+    return f"{device}: {p.method}, chunks of {p.chunk}, {p.fraction} bits below the largest exponent "\
+        f"(at least {p.floor}) ({p.confidence})"

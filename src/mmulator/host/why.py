@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.errors import ExecutionFault, OperandError, UnsupportedError
+from mmulator.errors import ExecutionFault, LaunchError, OperandError, UnsupportedError
 from mmulator.host.campaign import Snapshot
 from mmulator.host.report import Report
 from mmulator.interop import as_array
@@ -24,7 +24,7 @@ from mmulator.launch.limits import whole
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
 from mmulator.record.asked import Asked, asked
 from mmulator.record.beside.another import BesideAnother, beside
-from mmulator.record.beside.reference import EXACT, BesideReference, Reference, ReferenceArrays, beside_reference
+from mmulator.record.beside.reference import BesideReference, Reference, ReferenceArrays, beside_reference
 from mmulator.record.cause import Cause, span_text
 from mmulator.record.detours import Arrived, Detours
 from mmulator.record.memory import last_write, left_out, stores_words
@@ -39,6 +39,11 @@ if TYPE_CHECKING:
     from mmulator.diagnostics.watch import Watches
 
 REFERENCE = "reference"
+NO_REFERENCE = "against reference: there is no reference to compare with"
+REFERENCES = (
+    "--why auto compares with what an assert expects, run with [expect] of the launch file or --expect, launch(against=...) with an "
+    "array; the exact sum of a matrix product is in every answer"
+)
 NOTHING = "no store came to its address: no thread computes it, or all that do branch around the store"
 EARLIER = 2  # stores to an element, before the last one, that are told besides the first
 PATIENCE, SLOWER = 2.0, 100  # seconds that one cluster may take alone: at least, and for each second of the launch
@@ -67,13 +72,19 @@ class WhyAnswer:
     def __str__(self) -> str:
         from mmulator.record.telling import text
 
-        return "\n".join([text(self.cause) if self.cause is not None else self._nothing, *self._more()])
+        return "\n".join([*self._lead, text(self.cause) if self.cause is not None else self._nothing, *self._more()])
 
     def wrapped(self, width: int) -> str:
         """The answer in lines of at most so many columns; tables may be wider."""
         from mmulator.record.telling import wrapped
 
         return wrapped(str(self), width)
+
+    @property
+    def _lead(self) -> list[str]:
+        """What explains the difference from a reference."""
+        other = self.beside
+        return [f"{self.name} differs: {x}" for x in other.said[1:2]] if isinstance(other, BesideReference) else []
 
     @property
     def _nothing(self) -> str:
@@ -123,13 +134,13 @@ class Other:
 def other_of(against: object, launch: Launch, seed: int) -> Other | Reference:
     """The run or the reference that a launch is compared with. Raises UnsupportedError or LaunchError.
 
-    against: another device, another seed, an array of expected values, several by name, or "reference": the exact sum.
+    against: another device, another seed, an array of expected values, or several by name.
     seed: of the launch.
     """
     if isinstance(against, Reference):
         return against
     if isinstance(against, str) and against == REFERENCE:
-        return Reference(EXACT)
+        raise LaunchError(NO_REFERENCE, hint=REFERENCES)
     if isinstance(against, Mapping):
         return Reference(REFERENCE, {name: as_array(name, array) for name, array in against.items()})
     if not isinstance(against, str | int):

@@ -30,6 +30,7 @@ from mmulator.ptx.tree import (
 from mmulator.record.addresses import MemoryWrite, addresses, elements, space_of, space_text, value_of
 from mmulator.record.cause import Cause, CauseAt, place_text, span_text, thread_text
 from mmulator.record.chains import ProductChain
+from mmulator.record.losses import cut_of, rounded
 from mmulator.record.matrices import loaded_from
 from mmulator.record.memory import combined, combines, last_write, loads, values_of
 from mmulator.record.origins import Origins
@@ -171,9 +172,9 @@ class Explainer:
         if loads_cells(ins):
             return self._from_cells(step, lane, name, low, width, cause, path)
         teller = _TELLERS.get(flow)
-        return (teller(self, step, lane, name, low, width, cause, path) if teller else None) or self._lanewise(
-            step, lane, cause, path
-        )
+        made = teller(self, step, lane, name, low, width, cause, path) if teller else None
+        made = made or self._lanewise(step, lane, cause, path)
+        return replace(made, remarks=(*made.remarks, *rounded(made)))
 
     def _followed(
         self, step: TrailStep, lane: int, operand: Operand, type_name: str, low: int, width: int, path: tuple[int, ...],
@@ -403,7 +404,7 @@ class Explainer:
             inputs = (self.cell(added, begin.c or 0, begin.key.ctype, begin.d_bits, path),)
         return replace(
             cause, element=element, products=len(chain.links), inputs=inputs, operands=(names[0], names[1]),
-            remarks=(*cause.remarks, *chain.sentences(self.origins, self.trail.read)),
+            remarks=(*cause.remarks, *chain.sentences(self.origins, self.trail.read), *cut_of(element, cause.at)),
         )  # fmt: skip
 
     def _from_cells(

@@ -16,6 +16,7 @@ _MASK = "check the index arithmetic and the mask of the access"
 _STRONG_READ = "read it with ld.relaxed or ld.volatile"
 _FLAG = "st.release.gpu (or fence and atomic) and ld.acquire.gpu"
 _CLUSTER = "(cluster.sync(), barrier.cluster.arrive and wait)"
+WHOLE_OPERANDS = "fma.rn.f32, or three products of tf32 parts (3xTF32), keep them"
 # Of each language, longer texts before those that they contain.
 TERMS: Mapping[str, Mapping[str, str]] = {
     "triton": {
@@ -24,6 +25,7 @@ TERMS: Mapping[str, Mapping[str, str]] = {
         _STRONG_READ: "read it with tl.load(volatile=True) or an atomic",
         "write with atomics": "write with tl.atomic_add and its kin, or let each program write elements of its own",
         _FLAG: 'tl.atomic_xchg(flag, 1, sem="release") and tl.atomic_cas(flag, 1, 1, sem="acquire")',
+        WHOLE_OPERANDS: "input_precision='ieee' (or 'tf32x3') of tl.dot keeps them",
         _MASK: "check the offsets, and give the tl.load or tl.store a mask that leaves out what is beyond",
     },
     "numba": {
@@ -41,6 +43,7 @@ TERMS: Mapping[str, Mapping[str, str]] = {
         _STRONG_READ: "read it as volatile, or with cuda::atomic_ref",
         "write with atomics": "write with atomicAdd and its kin",
         _FLAG: "__threadfence() and an atomic on a flag, and __threadfence() after the read of the flag (or cuda::atomic_ref)",
+        WHOLE_OPERANDS: "fmaf, or three products of tf32 parts (3xTF32; CUTLASS: OpMultiplyAddFastF32), keep them",
         _MASK: "compare the index with the size before the access (if (i < n))",
         _CLUSTER: "(cluster.sync())",
         "barrier.cluster (cluster.sync())": "cluster.sync()",
