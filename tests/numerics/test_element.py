@@ -287,7 +287,7 @@ def test_exact_sums() -> None:
 
 
 def test_losses_add_up() -> None:
-    """Parts of the difference from the exact sum of what was given, for every arithmetic; of tf32 whole f32 numbers were given."""
+    """Parts of the difference from the exact sum of what was given, of every arithmetic; for tf32 f32 numbers were given."""
     kinds = set()
     for (key, device), first in arithmetics().items():
         if device == first and key.products <= 32:
@@ -298,8 +298,8 @@ def test_losses_add_up() -> None:
                 assert not finite or sum(x.value for x in e.losses) == e.value - e.exact, (key, device)
                 assert key.atype == "tf32" or e.read == e.exact or not finite
     assert kinds == {"operands", "terms", "sums", "result"}
-    one = np.array([1 + 2**-12], np.float32).view(np.uint32).tolist()
-    e = explain_element(DotKey("mma", "tf32", "tf32", "f32", "f32", 8), "sm_80", one, np.ones(1, np.float32).view(np.uint32).tolist())
+    a, b = np.array([[1 + 2**-12], [1]], np.float32).view(np.uint32).tolist()
+    e = explain_element(DotKey("mma", "tf32", "tf32", "f32", "f32", 8), "sm_80", a, b)
     assert e.value == 1 and [(x.said, x.value) for x in e.losses] == [
         ("13 bits of a are cut: f32 is read as tf32", -Fraction(1, 1 << 12)),
     ]

@@ -123,7 +123,7 @@ class KeptLaunch:
                 if p.is_variable:
                     _fill(image.bytes_of(p.name), p)
             launch = replace(was, arguments=arguments)
-            how = replace(self.how, threads=1, progress=None, meanwhile=None, keep_going=False, watched=False)
+            how = replace(self.how, threads=1, progress=None, meanwhile=None, watched=False)
             about = About([asked], launch, how, self.names, other)
             watches = Watches([], arguments, about.places)
             (answer,) = about.answers(watches, launch.run(how, [watches]), depth)

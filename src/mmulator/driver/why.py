@@ -128,6 +128,15 @@ class LaunchAsked:
     questions: Sequence[Question]
     about: About
 
+    def failed(self) -> None:
+        """Remember that the launch ended in a fault."""
+        for q in self.questions:
+            number = self.asking.launches[q.text]
+            self.asking.missed[q.text] = (
+                f"launch {number} of {self.kernel} ended in a fault: mend that first, or ask with --keep-going, which goes on "
+                "after an access out of bounds, and says what such loads and indices make",
+            )
+
     def answers(self, watches: Watches, report: Report) -> None:
         """Find the answers out, when the launch is over."""
         report.why = self.about.answers(watches, report, self.asking.depth)

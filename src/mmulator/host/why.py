@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 REFERENCE = "reference"
 NO_REFERENCE = "against reference: there is no reference to compare with"
 REFERENCES = (
-    "--why auto compares with what an assert expects, run with [expect] of the launch file or --expect, launch(against=...) with an "
-    "array; the exact sum of a matrix product is in every answer"
+    "--why auto compares with what an assert expects, run with [expect] of the launch file or --expect, launch(against=...) with "
+    "an array; the exact sum of a matrix product is in every answer"
 )
 NOTHING = "no store came to its address: no thread computes it, or all that do branch around the store"
 EARLIER = 2  # stores to an element, before the last one, that are told besides the first
@@ -227,9 +227,9 @@ class Again:
     def _recorded(self, trail: Trail, how: How, launch: Launch | None = None) -> Trail:
         """A trail of another run from the memory that the launch found; of a run that ends in a fault as far as it came."""
         self.memory.restore()
-        trail.read = self.read
+        trail.read, trail.goes_on = self.read, how.keep_going
         with suppress(ExecutionFault):  # LimitReached among them
-            (launch or self.launch).run(replace(how, keep_going=False, watched=False), [trail.observer])
+            (launch or self.launch).run(replace(how, watched=False), [trail.observer])
         trail.index()
         return trail
 
@@ -284,9 +284,13 @@ class Again:
             trail = self._recorded(Trail(cluster), how)
             if self.read(a.start, a.size) == value:
                 break
-        same = self.read(a.start, a.size) == value
-        note = "run again, the block stored another value: what it stores depends on the order in which warps run"
-        return trail, () if same else (note,)
+        again = self.read(a.start, a.size)
+        if again == value:
+            return trail, ()
+        self._recorded(Trail(only=stores_words), replace(whole, seed=whole.seed + 1))
+        order = "what it stores depends on the order in which warps run"
+        other = "its warps in another order gave this value, too: what it reads may be what blocks beside it, or the host, write"
+        return trail, (f"run again, the block stored another value: {order if self.read(a.start, a.size) != again else other}",)
 
 
 class About:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from mmulator.errors import InternalError
+from mmulator.errors import InternalError, OperandError
 from mmulator.isa.effects import Ends, Flow
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.native.state import LANES
@@ -259,9 +259,28 @@ class Explainer:
         for target, at, size, _ in loads(self.trail, step):
             if isinstance(target, Reg) and target.name == name:
                 address = int(at[lane]) + low // 8
+                if zero := self._impossible(step, ins, lane):
+                    return replace(cause, inputs=(self._gets_zero(step, lane, address, cause, zero),))
                 size = min(size, max(1, width // 8))
                 return replace(cause, inputs=(self.memory(step, lane, address, cause.bits, cause.type, size, path),))
         return None
+
+    def _impossible(self, step: TrailStep, ins: Instruction, lane: int) -> str:
+        """Why an access to global memory cannot be, in a launch that goes on; "" where it can."""
+        _, at, size, _ = next(loads(self.trail, step))
+        first, size = int(at[lane]), size * len(elements(ins.operands[0]))
+        if space_of(first) != "global" or self.trail.read is None or not self.trail.goes_on:
+            return ""
+        try:
+            self.trail.read(first, size)
+        except OperandError:
+            return "out of bounds"
+        return "misaligned" if first % size else ""
+
+    def _gets_zero(self, step: TrailStep, lane: int, address: int, cause: Cause, why: str) -> Cause:
+        """The cause of the zero that a load has of an access that cannot be."""
+        name = self.names(address) if why == "misaligned" else "memory of no argument"
+        return Cause(name, cause.bits, cause.type, f"{why}: the load gets 0")
 
     def _parameter(self, step: TrailStep, ins: Instruction, cause: Cause) -> Cause:
         address = ins.operands[1]

@@ -1,0 +1,75 @@
+"""An index that 32 bits did not hold, as the cause of an access out of bounds.
+
+The offset plus a multiple of 2^32 elements lies in the argument, and arithmetic of 32 bits leads to the address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mmulator.findings import spoken
+from mmulator.isa.types import TYPES, type_bits
+from mmulator.ptx.tree import Address, Function, Immediate, Instruction, Reg, flatten
+from mmulator.rules.words import WIDE_INDEX
+
+_TURNS, _SIZES = (1, -1, 2, -2), (1, 2, 4, 8, 16)  # how often 2^32 was left out; bytes of an element
+_LEAST = -(1 << 31)  # of an i32
+_FAR = 200  # registers from which an address is computed
+_WORDS = {"mul": "product", "mad": "product", "shl": "product", "add": "sum", "sub": "difference"}
+_ON = (*_WORDS, "mov", "cvt", "cvta", "or", "selp", "min", "max", "and")
+
+
+def wrapped(function: Function | None, ins: Instruction, offset: int, size: int) -> tuple[str, str] | None:
+    """(what happened, a hint) of an access at a byte of an argument; None where no index of 32 bits explains it.
+
+    function, ins: the access.
+    offset: of the access from the argument's first byte.
+    size: bytes of the argument.
+    """
+    meant = ((turns, n) for turns in _TURNS for n in _SIZES if 0 <= offset + (turns * n << 32) < size)
+    base = next((o.base for o in ins.original.operands if isinstance(o, Address)), None)
+    turns, n = min(meant, key=lambda x: not _LEAST <= offset // x[1] < 1 << 32, default=(0, 0))
+    if function is None or not isinstance(base, Reg) or not turns:
+        return None
+    found = max(_narrow(function, base.name), key=_factor if turns > 0 else _falls, default=None)
+    if found is None:
+        return None
+    span, index, turned = found.original.span, offset // n, "2 * 2^32" if turns**2 > 1 else "2^32"
+    said = f"{index} = {index + (turns << 32)} {'-' if turns > 0 else '+'} {turned}"
+    if not _LEAST <= index < 1 << 32:  # other numbers are added to it
+        way = "before" if turns > 0 else "after"
+        said = f"{turned} elements of {n} byte{'s' * (n > 1)} {way} byte {offset + (turns * n << 32)}"
+    kind, edge = ("an i32", "2^31") if index < 0 else ("a u32", "2^32")
+    word = f"{kind} {_WORDS[found.original.mnemonic.partition('.')[0]]} {f'passed {edge}' if turns > 0 else 'went below 0'}"
+    return f"{word} at {span.brief or span.row} ({said})", spoken(WIDE_INDEX, span)
+
+
+def _narrow(function: Function, name: str) -> Iterator[Instruction]:
+    """Instructions that compute in 32 bits and lead to a register, the nearest first."""
+    left = [name]
+    for register in left:
+        for i in function.instructions if len(left) < _FAR else ():
+            operation, to = i.original.mnemonic.partition(".")[0], next(iter(i.operands), None)
+            if operation not in _ON or not isinstance(to, Reg) or to.name != register:
+                continue
+            left += [o.name for o in flatten(i.operands[1:]) if isinstance(o, Reg) and o.name not in left]
+            narrow = i.form["type"] in TYPES and type_bits(i.form["type"]) == 32 and i.form["mode"] != "wide"
+            if operation in _WORDS and narrow:
+                yield i
+
+
+def _falls(ins: Instruction) -> int:
+    """How likely it is that a result fell below 0."""
+    operation = ins.original.mnemonic.partition(".")[0]
+    falls = any(isinstance(o, Immediate) and o.value < 0 for o in ins.operands)
+    return 2 * (operation == "sub" or (operation == "add" and falls)) or int(operation == "add")
+
+
+def _factor(ins: Instruction) -> int:
+    """How large a product can be beside its first factor: one of registers is larger than one with a constant."""
+    operation, second = ins.original.mnemonic.partition(".")[0], ins.operands[2]
+    if operation in ("add", "sub"):
+        return 1
+    if not isinstance(second, Immediate):
+        return 1 << 32
+    return 1 << (second.value & 31) if operation == "shl" else abs(second.value)
