@@ -36,7 +36,7 @@ def beside(want: Any, text: str = GEMM, a: np.ndarray = A, b: np.ndarray = B, k:
 
 CASES: dict[str, tuple[Any, list[str]]] = {
     "rounding": (
-        lambda: beside(C64), ["the exact sum of what was given", "the difference is rounding", "before the last", "after"],
+        lambda: beside(C64), ["the exact sum of what was given", "the difference is rounding", "results are rounded, in"],
     ),
     "a reference that is rounded more": (lambda: beside(C64.astype(np.float16)), ["ULP", "the reference's own rounding"]),
     "swapped registers": (

@@ -72,19 +72,15 @@ class WhyAnswer:
     def __str__(self) -> str:
         from mmulator.record.telling import text
 
-        return "\n".join([*self._lead, text(self.cause) if self.cause is not None else self._nothing, *self._more()])
+        explained = self.beside.said[1:2] if isinstance(self.beside, BesideReference) else ()
+        lead = (f"{self.name} differs: {x}" for x in explained)
+        return "\n".join([*lead, text(self.cause) if self.cause is not None else self._nothing, *self._more()])
 
     def wrapped(self, width: int) -> str:
         """The answer in lines of at most so many columns; tables may be wider."""
         from mmulator.record.telling import wrapped
 
         return wrapped(str(self), width)
-
-    @property
-    def _lead(self) -> list[str]:
-        """What explains the difference from a reference."""
-        other = self.beside
-        return [f"{self.name} differs: {x}" for x in other.said[1:2]] if isinstance(other, BesideReference) else []
 
     @property
     def _nothing(self) -> str:

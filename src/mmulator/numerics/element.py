@@ -93,7 +93,7 @@ class ElementSum:
     @cached_property
     def read(self) -> Number:
         """The same of what the instruction reads: of an f32 that is read as tf32 the upper bits."""
-        return self.exact if self.key.atype not in WHOLE else self._total(whole=False)
+        return self._total(whole=False) if self.key.atype in WHOLE else self.exact
 
     def _total(self, whole: bool) -> Number:
         finite, special = Fraction(0), 0.0
@@ -113,7 +113,7 @@ class ElementSum:
         value, read, exact = self.value, self.read, self.exact
         if not (isinstance(value, Fraction) and isinstance(read, Fraction) and isinstance(exact, Fraction)):
             return ()
-        cuts, rounded = zip(*map(lost, self.steps))
+        cuts, (*early, late) = zip(*map(lost, self.steps))
         last = self.steps[-1].rounding
         cut_bits = F32.mantissa - element_type(self.key.atype).mantissa
         low = (1 << cut_bits) - 1 if self.key.atype in WHOLE else 0
@@ -121,9 +121,9 @@ class ElementSum:
         assert last is not None
         found = (
             Loss("operands", f"{cut_bits} bits of {sides} are cut: f32 is read as {self.key.atype}", read - exact),
-            Loss("terms", f"bits below what a sum keeps are cut, in {_sums(cuts)}", -sum(cuts)),
-            Loss("sums", f"{_sums(rounded[:-1])} before the last, rounded", Fraction(sum(rounded[:-1]))),
-            Loss("result", f"the last result is rounded to {last.dtype}, {MODES[last.mode]}", rounded[-1]),
+            Loss("terms", f"bits below what a sum keeps are cut, in {_count(cuts)}", -sum(cuts)),
+            Loss("sums", f"results are rounded, in {_count(early)} before the last", Fraction(sum(early))),
+            Loss("result", f"the last result is rounded to {last.dtype}, {MODES[last.mode]}", late),
         )
         if sum(x.value for x in found) != value - exact:
             raise InternalError(f"{self.key} on {self.device}: {value - exact} is not the sum of {found}")
@@ -249,17 +249,16 @@ def number(t: ElementType, bits: int) -> Number:
     return Fraction(int(integers(t, np.asarray(bits))))
 
 
-def _sums(parts: Sequence[Fraction]) -> str:
-    count = sum(x != 0 for x in parts)
-    return f"{count} sum{'s' * (count != 1)}"
-
-
 def cut(t: Term, s: SumStep) -> Number:
     """The part that truncation took from a term of a step."""
     value = t.value
     if s.special or not isinstance(value, Fraction):
         return Fraction(0)
     return value - t.truncated(s.quantum) * Fraction(2) ** s.quantum
+
+
+def _count(parts: Sequence[Fraction]) -> str:
+    return f"{sum(x != 0 for x in parts)} of {len(parts)} steps"
 
 
 def lost(s: SumStep) -> tuple[Fraction, Fraction]:

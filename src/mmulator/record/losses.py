@@ -5,12 +5,12 @@ Everything is a difference of exact values that the machine had, so the parts ad
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from mmulator.errors import InternalError
 from mmulator.isa.types import TYPES
-from mmulator.numerics.element import ElementSum, Loss, Number, last_place, number
+from mmulator.numerics.element import Loss, Number, last_place, number
 from mmulator.numerics.formats import element_type
 from mmulator.numerics.telling import decimal, signed
 from mmulator.record.cause import Cause, CauseAt, place_text
@@ -43,52 +43,39 @@ def losses_of(cause: Cause) -> tuple[Loss, ...]:
     product, value = product_of(cause), number_of(cause)
     if product is None or product.element is None or not isinstance(value, Fraction):
         return ()
-    found: list[Loss] = []
+    found, exact = list(product.element.losses), product.element.exact
+    at = len(found)
     while cause is not product:
         (given,) = cause.inputs
         before, after = number_of(given), number_of(cause)
         if cause.how.startswith("cvt") and isinstance(before, Fraction) and isinstance(after, Fraction):
             where = f" at {place_text(cause.at)}" if cause.at else ""
-            found[:0] = [Loss("conversion", f"{cause.how}{where} makes {cause.type} of it", after - before)]
+            step = Loss("conversion", f"{cause.how}{where} makes {cause.type} of it", after - before)
+            found[at:at] = [step] * (after != before)
         elif cause.bits != given.bits:
             return ()
         cause = given
-    exact = product.element.exact
-    found = [*product.element.losses, *(x for x in found if x.value)]
     if isinstance(exact, Fraction) and sum(x.value for x in found) != value - exact:
         raise InternalError(f"{value - exact} is not the sum of {found}")
     return tuple(found) if isinstance(exact, Fraction) else ()
 
 
-def cut_said(losses: Sequence[Loss], unit: Fraction, at: CauseAt | None) -> str:
-    """A sentence about operands that an instruction cuts, with what keeps them; "" where it cuts none.
-
-    losses: what parts a result from the exact sum. unit: of the result's last place. at: the instruction.
-    """
-    found = next((x for x in losses if x.kind == "operands"), None)
+def cut_said(losses: Sequence[Loss], unit: Fraction, at: CauseAt | None) -> Iterator[str]:
+    """The sentence about operands that an instruction cuts, with what keeps them. unit: of the result's last place."""
     hint = in_words(WHOLE_OPERANDS, language(at.source.rpartition(":")[0], "") if at is not None and at.source else "")
-    return f"{found.said}, which makes {signed(found.value / unit, 4)} ULP; {hint}" if found is not None else ""
+    yield from (f"{x.said}, which makes {signed(x.value / unit, 4)} ULP; {hint}" for x in losses if x.kind == "operands")
 
 
-def cut_of(element: ElementSum, at: CauseAt | None) -> tuple[str, ...]:
-    """The sentence of a product whose operands are cut, if they are."""
-    said = cut_said(element.losses, last_place(element.dtype, element.bits), at) if element.losses else ""
-    return (said,) if said else ()
-
-
-def rounded(cause: Cause) -> tuple[str, ...]:
+def rounded(cause: Cause) -> Iterator[str]:
     """Sentences about what an instruction that computes one number rounds off, saturates or flushes to zero."""
-    values, result = [number_of(x) for x in cause.inputs], number_of(cause)
-    out = []
-    words = cause.how.split(".")
-    if "ftz" in words:
-        small = (x.name for x, v in zip(cause.inputs, values) if x.type == "f32" and v and 0 < abs(v) < _SMALL)
-        out += [f".ftz: {name} is subnormal, and counts as 0" for name in small]
+    values, result, words = [number_of(x) for x in cause.inputs], number_of(cause), cause.how.split(".")
+    for given, value in zip(cause.inputs, values) if "ftz" in words else ():
+        if given.type == "f32" and isinstance(value, Fraction) and 0 < abs(value) < _SMALL:
+            yield f".ftz: {given.name} is subnormal, and counts as 0"
     if words[0] != "cvt" or len(values) != 1 or not isinstance(values[0], Fraction) or not isinstance(result, Fraction):
-        return tuple(out)
+        return
     t, off = element_type(cause.type), result - values[0]
-    if "satfinite" in words and off and abs(off) >= last_place(t, cause.bits):
-        out += [f".satfinite: {decimal(values[0])} is beyond {t}, which ends at {decimal(result)}"]
+    if "satfinite" in words and abs(off) >= last_place(t, cause.bits):
+        yield f".satfinite: {decimal(values[0])} is beyond {t}, which ends at {decimal(result)}"
     elif off and t.is_float:
-        out += [f"rounded to {t}: {signed(off)}, {signed(off / last_place(t, cause.bits))} ULP"]
-    return tuple(out)
+        yield f"rounded to {t}: {signed(off)}, {signed(off / last_place(t, cause.bits))} ULP"

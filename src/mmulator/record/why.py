@@ -15,6 +15,7 @@ from mmulator.errors import InternalError, OperandError
 from mmulator.isa.effects import Ends, Flow
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.native.state import LANES
+from mmulator.numerics.element import last_place
 from mmulator.program.operands import call_operands
 from mmulator.program.uses import accesses, signature_of
 from mmulator.ptx.tree import (
@@ -30,7 +31,7 @@ from mmulator.ptx.tree import (
 from mmulator.record.addresses import MemoryWrite, addresses, elements, space_of, space_text, value_of
 from mmulator.record.cause import Cause, CauseAt, place_text, span_text, thread_text
 from mmulator.record.chains import ProductChain
-from mmulator.record.losses import cut_of, rounded
+from mmulator.record.losses import cut_said, rounded
 from mmulator.record.matrices import loaded_from
 from mmulator.record.memory import combined, combines, last_write, loads, values_of
 from mmulator.record.origins import Origins
@@ -414,6 +415,7 @@ class Explainer:
                 f"of D, and the machine {cause.bits:#x}"
             )
         names = [tuple(origin.name for origin in side) for side in chain.operands(self.origins)]
+        cut = cut_said(element.losses, last_place(element.dtype, element.bits), cause.at)
         here, begin = chain.first
         added = begin.c_at
         inputs: tuple[Cause, ...] = ()
@@ -423,7 +425,7 @@ class Explainer:
             inputs = (self.cell(added, begin.c or 0, begin.key.ctype, begin.d_bits, path),)
         return replace(
             cause, element=element, products=len(chain.links), inputs=inputs, operands=(names[0], names[1]),
-            remarks=(*cause.remarks, *chain.sentences(self.origins, self.trail.read), *cut_of(element, cause.at)),
+            remarks=(*cause.remarks, *chain.sentences(self.origins, self.trail.read), *cut),
         )  # fmt: skip
 
     def _from_cells(

@@ -60,16 +60,13 @@ def _narrow(function: Function, name: str) -> Iterator[Instruction]:
 
 def _falls(ins: Instruction) -> int:
     """How likely it is that a result fell below 0."""
-    operation = ins.original.mnemonic.partition(".")[0]
-    falls = any(isinstance(o, Immediate) and o.value < 0 for o in ins.operands)
-    return 2 * (operation == "sub" or (operation == "add" and falls)) or int(operation == "add")
+    falls = ins.original.mnemonic.startswith("sub") or any(isinstance(o, Immediate) and o.value < 0 for o in ins.operands)
+    return (1 + falls) * ins.original.mnemonic.startswith(("sub", "add"))
 
 
 def _factor(ins: Instruction) -> int:
     """How large a product can be beside its first factor: one of registers is larger than one with a constant."""
-    operation, second = ins.original.mnemonic.partition(".")[0], ins.operands[2]
-    if operation in ("add", "sub"):
-        return 1
-    if not isinstance(second, Immediate):
-        return 1 << 32
+    second, operation = ins.operands[2], ins.original.mnemonic[:3]
+    if operation in ("add", "sub") or not isinstance(second, Immediate):
+        return 1 if operation in ("add", "sub") else 1 << 32
     return 1 << (second.value & 31) if operation == "shl" else abs(second.value)

@@ -156,7 +156,7 @@ def _of_sum(
 ) -> Iterator[str]:
     """Sentences about a sum: rounding, else products too many, too few, or others. unit: of the reference's last place."""
     terms = np.array([float(p) for p in e.products(whole=True)])
-    begin = float(_begin(e))
+    begin = float(number(element_type(e.key.ctype), e.c))
     if not np.isfinite(terms).all() or not math.isfinite(begin) or not math.isfinite(want):
         first = next((n for n, p in enumerate(terms) if not math.isfinite(p)), None)
         if first is not None and math.isfinite(want):
@@ -166,17 +166,13 @@ def _of_sum(
     room = 1.5 * unit + spread * 2.0**-21
     for exact, said in ((e.exact, "given"), (e.read, "read")):
         if abs(float(exact) - want) <= room:
-            yield from _rounding(product, e, Fraction(exact), said, want, cause)
+            yield from _rounding(product, Fraction(exact), said, want, cause)
             return
     yield from _other_sum(product, e, want, cause, arrays, terms, begin, room)
 
 
-def _begin(e: ElementSum) -> Any:
-    return number(element_type(e.key.ctype), e.c)
-
-
-def _rounding(product: Cause, e: ElementSum, exact: Fraction, said: str, want: float, cause: Cause) -> Iterator[str]:
-    """The operands are the reference's: what parts the element from their exact sum, and from which step on.
+def _rounding(product: Cause, exact: Fraction, said: str, want: float, cause: Cause) -> Iterator[str]:
+    """The operands are the reference's: what parts the element from their exact sum.
 
     exact: the sum that the reference rounds, of the operands as they were `said`: "given", or "read".
     """
@@ -184,31 +180,12 @@ def _rounding(product: Cause, e: ElementSum, exact: Fraction, said: str, want: f
     parts = [x for x in losses if said == "given" or x.kind != "operands"]
     most = max(parts, key=lambda x: abs(x.value), default=None)
     if most is not None and most.kind == "operands":
-        yield cut_said(parts, unit, product.at)
+        yield from cut_said(parts, unit, product.at)
     else:
         yield f"the exact sum of what was {said} is {_text(float(exact))}: the difference is rounding"
     own = exact - Fraction(want)
     if losses:
         yield from loss_lines([*parts, *([Loss("reference", "the reference's own rounding", own)] if own else [])], unit)
-    got = float(number_of(cause) or 0)
-    half = abs(got - want) / 2
-    if not half or abs(got - exact) < half or (most is not None and most.kind == "operands"):
-        return
-    products, total = [float(p) for p in e.products()], float(_begin(e))
-    sums = e.running()
-    done, parted = 0, None
-    for count in sorted(sums):
-        total += sum(products[done:count])
-        done = count
-        off = float(sums[count].value) - total
-        if abs(off) <= half:
-            parted = None
-        elif parted is None:
-            parted = count, off
-    if parted is None:
-        yield f"here it comes from the rounding to {cause.type} at the end"
-    else:
-        yield f"here the sum is off from k {e.positions[parted[0] - 1]} on: {parted[1]:+.3g} after {parted[0]} products"
 
 
 def _other_sum(
