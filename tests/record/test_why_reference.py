@@ -121,8 +121,6 @@ def test_what_an_instruction_cuts_from_its_operands() -> None:
     assert "rounded to f16: " in str(answer) and "cvt.rn.f16.f32 at k.ptx:12 makes f16 of it" in str(answer)
     exact = 8 * Fraction(float(np.float32(1.009))) ** 2
     assert sum(x.value for x in losses_of(answer.cause)) == Fraction(float(c[3])) - exact
-    told = json.loads(json.dumps(answer.as_dict()))["cause"]["inputs"][0]["inputs"][0]["sum"]
-    assert told["losses"][0]["said"] == "13 bits of a and b are cut: f32 is read as tf32"
 
 
 @pytest.mark.parametrize("wrong", [False, True])

@@ -92,7 +92,7 @@ class ElementSum:
 
     @cached_property
     def read(self) -> Number:
-        """The same of what the instruction reads: of an f32 that is read as tf32 the upper bits."""
+        """The sum of what the instruction reads, without any rounding: of an f32 that is read as tf32 the upper bits."""
         return self._total(whole=False) if self.key.atype in WHOLE else self.exact
 
     def _total(self, whole: bool) -> Number:
@@ -106,7 +106,7 @@ class ElementSum:
 
     @cached_property
     def losses(self) -> tuple[Loss, ...]:
-        """What parts the result from `exact`, in order; together the whole difference. None where one of them is not finite.
+        """The parts of the difference between the result and `exact`, in order; none where one of the two is not finite.
 
         Raises InternalError if they do not add up.
         """
@@ -165,7 +165,6 @@ class ElementSum:
         return {
             "arithmetic": asdict(self.key), "device": self.device, "profile": asdict(p), "sign": self.sign,
             "bits": self.bits, "value": hexed(self.value), "exact": hexed(self.exact), "c": self.c,
-            "losses": [{"said": x.said, "value": hexed(x.value)} for x in self.losses],
             "scale_a": self.scale_a, "scale_b": self.scale_b,
             "steps": [self._step(s) for s in self.steps],
         }  # fmt: skip

@@ -28,7 +28,7 @@ def decimal(value: Number, digits: int = 6) -> str:
 
 
 def signed(value: Number, digits: int = 3) -> str:
-    """The same with its sign."""
+    """A number with its sign and a few significant decimal digits."""
     return f"{'+' * (value > 0)}{decimal(value, digits)}"
 
 

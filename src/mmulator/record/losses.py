@@ -1,22 +1,28 @@
-"""What roundings cost on the way from a matrix product to an element, and what an instruction rounds, saturates or flushes.
+"""The cost of roundings on the way from a matrix product to an element, and what an instruction rounds,
+saturates or flushes.
 
 Everything is a difference of exact values that the machine had, so the parts add up to the whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 
 from mmulator.errors import InternalError
 from mmulator.isa.types import TYPES
-from mmulator.numerics.element import Loss, Number, last_place, number
+from mmulator.numerics.element import ElementSum, Loss, Number, last_place, number
 from mmulator.numerics.formats import element_type
 from mmulator.numerics.telling import decimal, signed
 from mmulator.record.cause import Cause, CauseAt, place_text
-from mmulator.rules.words import WHOLE_OPERANDS, in_words, language
+from mmulator.rules.words import language
 
 SAME = ("mov", "ld", "st", "cvt", "shfl", "tcgen05", "bytes of", "cp", "red", "selp")  # that hand a value on, rounded at most
+_KEEPS = {
+    "triton": "input_precision='ieee' (or 'tf32x3') of tl.dot keeps them",
+    "cuda": "fmaf, or three products of tf32 parts (3xTF32; CUTLASS: OpMultiplyAddFastF32), keep them",
+    "": "fma.rn.f32, or three products of tf32 parts (3xTF32), keep them",
+}
 _SMALL = Fraction(1, 1 << 126)  # of f32: less is subnormal
 
 
@@ -60,10 +66,11 @@ def losses_of(cause: Cause) -> tuple[Loss, ...]:
     return tuple(found) if isinstance(exact, Fraction) else ()
 
 
-def cut_said(losses: Sequence[Loss], unit: Fraction, at: CauseAt | None) -> Iterator[str]:
-    """The sentence about operands that an instruction cuts, with what keeps them. unit: of the result's last place."""
-    hint = in_words(WHOLE_OPERANDS, language(at.source.rpartition(":")[0], "") if at is not None and at.source else "")
-    yield from (f"{x.said}, which makes {signed(x.value / unit, 4)} ULP; {hint}" for x in losses if x.kind == "operands")
+def cut_said(e: ElementSum, at: CauseAt | None, unit: Fraction | None = None) -> Iterator[str]:
+    """The sentence about operands that an instruction cuts, with what keeps them. unit: of the last place that is meant."""
+    hint = _KEEPS[language(at.source.rpartition(":")[0], "") if at is not None and at.source else ""]
+    unit = unit or last_place(e.dtype, e.bits)
+    yield from (f"{x.said}, which makes {signed(x.value / unit, 4)} ULP; {hint}" for x in e.losses if x.kind == "operands")
 
 
 def rounded(cause: Cause) -> Iterator[str]:
@@ -72,10 +79,11 @@ def rounded(cause: Cause) -> Iterator[str]:
     for given, value in zip(cause.inputs, values) if "ftz" in words else ():
         if given.type == "f32" and isinstance(value, Fraction) and 0 < abs(value) < _SMALL:
             yield f".ftz: {given.name} is subnormal, and counts as 0"
-    if words[0] != "cvt" or len(values) != 1 or not isinstance(values[0], Fraction) or not isinstance(result, Fraction):
+    value = values[0] if len(values) == 1 and cause.how.startswith("cvt") else None
+    if not isinstance(value, Fraction) or not isinstance(result, Fraction):
         return
-    t, off = element_type(cause.type), result - values[0]
+    t, off = element_type(cause.type), result - value
     if "satfinite" in words and abs(off) >= last_place(t, cause.bits):
-        yield f".satfinite: {decimal(values[0])} is beyond {t}, which ends at {decimal(result)}"
+        yield f".satfinite: {decimal(value)} is beyond {t}, which ends at {decimal(result)}"
     elif off and t.is_float:
         yield f"rounded to {t}: {signed(off)}, {signed(off / last_place(t, cause.bits))} ULP"

@@ -11,11 +11,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from mmulator.errors import InternalError, OperandError
+from mmulator.errors import InternalError
 from mmulator.isa.effects import Ends, Flow
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.native.state import LANES
-from mmulator.numerics.element import last_place
 from mmulator.program.operands import call_operands
 from mmulator.program.uses import accesses, signature_of
 from mmulator.ptx.tree import (
@@ -33,7 +32,7 @@ from mmulator.record.cause import Cause, CauseAt, place_text, span_text, thread_
 from mmulator.record.chains import ProductChain
 from mmulator.record.losses import cut_said, rounded
 from mmulator.record.matrices import loaded_from
-from mmulator.record.memory import combined, combines, last_write, loads, values_of
+from mmulator.record.memory import combined, combines, impossible, last_write, loads, values_of
 from mmulator.record.origins import Origins
 from mmulator.record.parts import part_of, shuffle_lane
 from mmulator.record.places import InCell, InRegister
@@ -260,28 +259,16 @@ class Explainer:
         for target, at, size, _ in loads(self.trail, step):
             if isinstance(target, Reg) and target.name == name:
                 address = int(at[lane]) + low // 8
-                if zero := self._impossible(step, ins, lane):
-                    return replace(cause, inputs=(self._gets_zero(step, lane, address, cause, zero),))
+                if zero := impossible(self.trail, step, lane):
+                    return self._gets_zero(step, lane, address, cause, zero)
                 size = min(size, max(1, width // 8))
                 return replace(cause, inputs=(self.memory(step, lane, address, cause.bits, cause.type, size, path),))
         return None
 
-    def _impossible(self, step: TrailStep, ins: Instruction, lane: int) -> str:
-        """Why an access to global memory cannot be, in a launch that goes on; "" where it can."""
-        _, at, size, _ = next(loads(self.trail, step))
-        first, size = int(at[lane]), size * len(elements(ins.operands[0]))
-        if space_of(first) != "global" or self.trail.read is None or not self.trail.goes_on:
-            return ""
-        try:
-            self.trail.read(first, size)
-        except OperandError:
-            return "out of bounds"
-        return "misaligned" if first % size else ""
-
     def _gets_zero(self, step: TrailStep, lane: int, address: int, cause: Cause, why: str) -> Cause:
-        """The cause of the zero that a load has of an access that cannot be."""
+        """The cause of the zero that a load gives where its access cannot be."""
         name = self.names(address) if why == "misaligned" else "memory of no argument"
-        return Cause(name, cause.bits, cause.type, f"{why}: the load gets 0")
+        return replace(cause, inputs=(Cause(name, cause.bits, cause.type, f"{why}: the load gets 0"),))
 
     def _parameter(self, step: TrailStep, ins: Instruction, cause: Cause) -> Cause:
         address = ins.operands[1]
@@ -415,7 +402,6 @@ class Explainer:
                 f"of D, and the machine {cause.bits:#x}"
             )
         names = [tuple(origin.name for origin in side) for side in chain.operands(self.origins)]
-        cut = cut_said(element.losses, last_place(element.dtype, element.bits), cause.at)
         here, begin = chain.first
         added = begin.c_at
         inputs: tuple[Cause, ...] = ()
@@ -425,7 +411,7 @@ class Explainer:
             inputs = (self.cell(added, begin.c or 0, begin.key.ctype, begin.d_bits, path),)
         return replace(
             cause, element=element, products=len(chain.links), inputs=inputs, operands=(names[0], names[1]),
-            remarks=(*cause.remarks, *chain.sentences(self.origins, self.trail.read), *cut),
+            remarks=(*cause.remarks, *chain.sentences(self.origins, self.trail.read), *cut_said(element, cause.at)),
         )  # fmt: skip
 
     def _from_cells(

@@ -16,8 +16,7 @@ _MASK = "check the index arithmetic and the mask of the access"
 _STRONG_READ = "read it with ld.relaxed or ld.volatile"
 _FLAG = "st.release.gpu (or fence and atomic) and ld.acquire.gpu"
 _CLUSTER = "(cluster.sync(), barrier.cluster.arrive and wait)"
-WHOLE_OPERANDS = "fma.rn.f32, or three products of tf32 parts (3xTF32), keep them"
-WIDE_INDEX = "compute the index in 64 bits (mul.wide.s32, or cvt.s64.s32 of a factor before)"
+WIDE_INDEX = "compute the index in 64 bits: widen a factor before the product"
 # Of each language, longer texts before those that they contain.
 TERMS: Mapping[str, Mapping[str, str]] = {
     "triton": {
@@ -27,7 +26,6 @@ TERMS: Mapping[str, Mapping[str, str]] = {
         "write with atomics": "write with tl.atomic_add and its kin, or let each program write elements of its own",
         _FLAG: 'tl.atomic_xchg(flag, 1, sem="release") and tl.atomic_cas(flag, 1, 1, sem="acquire")',
         WIDE_INDEX: "compute the index in 64 bits: .to(tl.int64) of a factor before the product",
-        WHOLE_OPERANDS: "input_precision='ieee' (or 'tf32x3') of tl.dot keeps them",
         _MASK: "check the offsets, and give the tl.load or tl.store a mask that leaves out what is beyond",
     },
     "numba": {
@@ -36,7 +34,6 @@ TERMS: Mapping[str, Mapping[str, str]] = {
         _STRONG_READ: "read it with an atomic (cuda.atomic.max)",
         "write with atomics": "write with cuda.atomic.add and its kin",
         _FLAG: "cuda.threadfence() and cuda.atomic.exch on a flag, and cuda.threadfence() after the read of the flag",
-        WIDE_INDEX: "compute the index in 64 bits: np.int64 of a factor before the product",
         _MASK: "compare the index with the array's size before the access (if i < x.size)",
         "bar.sync": "cuda.syncthreads()",
     },
@@ -47,7 +44,6 @@ TERMS: Mapping[str, Mapping[str, str]] = {
         "write with atomics": "write with atomicAdd and its kin",
         _FLAG: "__threadfence() and an atomic on a flag, and __threadfence() after the read of the flag (or cuda::atomic_ref)",
         WIDE_INDEX: "compute the index in 64 bits: (long long) or size_t of a factor before the product",
-        WHOLE_OPERANDS: "fmaf, or three products of tf32 parts (3xTF32; CUTLASS: OpMultiplyAddFastF32), keep them",
         _MASK: "compare the index with the size before the access (if (i < n))",
         _CLUSTER: "(cluster.sync())",
         "barrier.cluster (cluster.sync())": "cluster.sync()",

@@ -104,7 +104,7 @@ _STEP = record(
 )  # fmt: skip
 _SUM = record(
     "text: device value exact", "whole: sign bits c", "wholes: scale_a scale_b", arithmetic=by_name(ANY), profile=by_name(ANY),
-    steps=many(part("step")), losses=many(record("text: said value")),
+    steps=many(part("step")),
 )  # fmt: skip
 _CAUSE_AT = record("text: file source quoted", "whole: line step", "wholes: block thread")
 _CAUSE = record(

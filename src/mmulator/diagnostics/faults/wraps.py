@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mmulator.findings import spoken
+from mmulator.isa.effects import Algebra, Pointer
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.ptx.tree import Address, Function, Immediate, Instruction, Reg, flatten
 from mmulator.rules.words import WIDE_INDEX
@@ -15,8 +16,10 @@ from mmulator.rules.words import WIDE_INDEX
 _TURNS, _SIZES = (1, -1, 2, -2), (1, 2, 4, 8, 16)  # how often 2^32 was left out; bytes of an element
 _LEAST = -(1 << 31)  # of an i32
 _FAR = 200  # registers from which an address is computed
-_WORDS = {"mul": "product", "mad": "product", "shl": "product", "add": "sum", "sub": "difference"}
-_ON = (*_WORDS, "mov", "cvt", "cvta", "or", "selp", "min", "max", "and")
+_WORDS = {
+    Algebra.MULTIPLE: "product", Algebra.SHIFT: "product", Pointer.ADDEND: "product", Pointer.SUM: "sum",
+    Pointer.DIFFERENCE: "difference",
+}  # fmt: skip
 
 
 def wrapped(function: Function | None, ins: Instruction, offset: int, size: int) -> tuple[str, str] | None:
@@ -40,8 +43,13 @@ def wrapped(function: Function | None, ins: Instruction, offset: int, size: int)
         way = "before" if turns > 0 else "after"
         said = f"{turned} elements of {n} byte{'s' * (n > 1)} {way} byte {offset + (turns * n << 32)}"
     kind, edge = ("an i32", "2^31") if index < 0 else ("a u32", "2^32")
-    word = f"{kind} {_WORDS[found.original.mnemonic.partition('.')[0]]} {f'passed {edge}' if turns > 0 else 'went below 0'}"
+    word = f"{kind} {_word(found)} {f'passed {edge}' if turns > 0 else 'went below 0'}"
     return f"{word} at {span.brief or span.row} ({said})", spoken(WIDE_INDEX, span)
+
+
+def _word(ins: Instruction) -> str:
+    """The result of arithmetic on integers in words; "" of other instructions."""
+    return _WORDS.get(ins.effects.algebra) or _WORDS.get(ins.effects.pointer, "")
 
 
 def _narrow(function: Function, name: str) -> Iterator[Instruction]:
@@ -49,24 +57,24 @@ def _narrow(function: Function, name: str) -> Iterator[Instruction]:
     left = [name]
     for register in left:
         for i in function.instructions if len(left) < _FAR else ():
-            operation, to = i.original.mnemonic.partition(".")[0], next(iter(i.operands), None)
-            if operation not in _ON or not isinstance(to, Reg) or to.name != register:
+            to, *given = i.operands or (None,)
+            if not isinstance(to, Reg) or to.name != register or any(isinstance(o, Address) for o in given):
                 continue
-            left += [o.name for o in flatten(i.operands[1:]) if isinstance(o, Reg) and o.name not in left]
-            narrow = i.form["type"] in TYPES and type_bits(i.form["type"]) == 32 and i.form["mode"] != "wide"
-            if operation in _WORDS and narrow:
+            left += [o.name for o in flatten(given) if isinstance(o, Reg) and o.type != "pred" and o.name not in left]
+            if _word(i) and i.form["type"] in TYPES and type_bits(i.form["type"]) == 32 and i.form["mode"] != "wide":
                 yield i
 
 
 def _falls(ins: Instruction) -> int:
     """How likely it is that a result fell below 0."""
-    falls = ins.original.mnemonic.startswith("sub") or any(isinstance(o, Immediate) and o.value < 0 for o in ins.operands)
-    return (1 + falls) * ins.original.mnemonic.startswith(("sub", "add"))
+    added = ins.effects.pointer is Pointer.SUM
+    less = added and any(isinstance(o, Immediate) and o.value < 0 for o in ins.operands)
+    return 2 * (less or ins.effects.pointer is Pointer.DIFFERENCE) or int(added)
 
 
 def _factor(ins: Instruction) -> int:
-    """How large a product can be beside its first factor: one of registers is larger than one with a constant."""
-    second, operation = ins.operands[2], ins.original.mnemonic[:3]
-    if operation in ("add", "sub") or not isinstance(second, Immediate):
-        return 1 if operation in ("add", "sub") else 1 << 32
-    return 1 << (second.value & 31) if operation == "shl" else abs(second.value)
+    """How large a result can be beside its first factor: a product of registers is larger than one with a constant."""
+    second = ins.operands[2]
+    if _word(ins) != "product" or not isinstance(second, Immediate):
+        return 1 << 32 if _word(ins) == "product" else 1
+    return 1 << (second.value & 31) if ins.effects.algebra is Algebra.SHIFT else abs(second.value)

@@ -166,12 +166,12 @@ def _of_sum(
     room = 1.5 * unit + spread * 2.0**-21
     for exact, said in ((e.exact, "given"), (e.read, "read")):
         if abs(float(exact) - want) <= room:
-            yield from _rounding(product, Fraction(exact), said, want, cause)
+            yield from _rounding(product, e, Fraction(exact), said, want, cause)
             return
     yield from _other_sum(product, e, want, cause, arrays, terms, begin, room)
 
 
-def _rounding(product: Cause, exact: Fraction, said: str, want: float, cause: Cause) -> Iterator[str]:
+def _rounding(product: Cause, e: ElementSum, exact: Fraction, said: str, want: float, cause: Cause) -> Iterator[str]:
     """The operands are the reference's: what parts the element from their exact sum.
 
     exact: the sum that the reference rounds, of the operands as they were `said`: "given", or "read".
@@ -180,7 +180,7 @@ def _rounding(product: Cause, exact: Fraction, said: str, want: float, cause: Ca
     parts = [x for x in losses if said == "given" or x.kind != "operands"]
     most = max(parts, key=lambda x: abs(x.value), default=None)
     if most is not None and most.kind == "operands":
-        yield from cut_said(parts, unit, product.at)
+        yield from cut_said(e, product.at, unit)
     else:
         yield f"the exact sum of what was {said} is {_text(float(exact))}: the difference is rounding"
     own = exact - Fraction(want)
