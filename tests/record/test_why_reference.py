@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -121,6 +122,26 @@ def test_what_an_instruction_cuts_from_its_operands() -> None:
     assert "rounded to f16: " in str(answer) and "cvt.rn.f16.f32 at k.ptx:12 makes f16 of it" in str(answer)
     exact = 8 * Fraction(float(np.float32(1.009))) ** 2
     assert sum(x.value for x in losses_of(answer.cause)) == Fraction(float(c[3])) - exact
+
+
+CONVERSIONS = """.version 8.0
+.target sm_90
+.address_size 64
+.entry k(.param .u64 x, .param .u64 y) {
+  .reg .b64 a, b; .reg .f32 f, g, h; .reg .b16 p; .reg .b32 w;
+  ld.param.u64 a, [x]; ld.param.u64 b, [y];
+  ld.global.f32 f, [a]; ld.global.f32 g, [a+4]; ld.global.f32 h, [a+8];
+  mul.ftz.f32 h, h, 0f4B800000; add.f32 g, g, h;
+  cvt.rn.satfinite.e4m3x2.f32 p, f, g; st.global.b16 [b], p; ret;
+}
+"""
+
+
+def test_conversions_that_round_saturate_and_flush() -> None:
+    x, y = np.array([1000, 1.3, 1e-40], np.float32), np.zeros(2, ml_dtypes.float8_e4m3fn)
+    low, high = mm.Module.load(CONVERSIONS, name="k.ptx")["k"].launch(1, 1, [x, y], device="sm_90", why=["y[0]", "y[1]"]).why
+    assert ".satfinite: 1000 is beyond e4m3, which ends at 448" in str(high)
+    assert "rounded to e4m3: -0.05, -0.4 ULP" in str(low) and ".ftz: h is subnormal, and counts as 0" in str(low)
 
 
 @pytest.mark.parametrize("wrong", [False, True])
