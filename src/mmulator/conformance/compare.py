@@ -16,10 +16,10 @@ from mmulator.instruction.wgmma import shared_matrix
 from mmulator.isa.types import ElementType
 from mmulator.jobs.pattern import where_in_registers
 from mmulator.layouts import fragment, sparse
-from mmulator.numerics.element import explain_element
+from mmulator.numerics.element import explain_element, ulps
 from mmulator.numerics.element import number as value
 from mmulator.numerics.formats import element_type
-from mmulator.numerics.telling import head
+from mmulator.numerics.telling import decimal, head
 
 Array = NDArray[Any]
 
@@ -169,9 +169,7 @@ def apart(t: ElementType, a: int, b: int) -> str:
     """Distance of two values of a float type in ULPs, as text; empty for other types, NaN and infinity."""
     if not t.is_float or not t.has_sign or any(isinstance(value(t, x), float) for x in (a, b)):
         return ""
-    sign = 1 << (t.bits - 1)
-    x, y = (-(raw & (sign - 1)) if raw & sign else raw for raw in (a, b))
-    return f"{abs(x - y):,} ULP apart"
+    return f"{ulps(t, a, b):,} ULP apart"
 
 
 def number(t: ElementType, raw: int) -> str:
@@ -180,16 +178,7 @@ def number(t: ElementType, raw: int) -> str:
     exact = value(t, raw)
     if exact == 0 and t.has_sign and t.is_float:
         return f"0x{raw:0{digits}x} ({'-' if raw >> (t.bits - 1) else '+'}0)"
-    return f"0x{raw:0{digits}x} ({exact if not t.is_float else _decimal(exact)})"
-
-
-def _decimal(x: Fraction | float) -> str:
-    if isinstance(x, float):
-        return str(x)
-    try:
-        return f"{float(x):.9g}"
-    except OverflowError:
-        return f"about 2**{x.numerator.bit_length() - x.denominator.bit_length()}"
+    return f"0x{raw:0{digits}x} ({exact if not t.is_float else decimal(exact, 9)})"
 
 
 def _sum(form: Any, device: str, a: list[int], b: list[int], c: int) -> dict[str, Any]:
@@ -198,7 +187,7 @@ def _sum(form: Any, device: str, a: list[int], b: list[int], c: int) -> dict[str
     texts = [
         f"{k:3}: {number(form.atype, x)} * {number(form.btype, y)}" for k, (x, y, p) in enumerate(zip(a, b, e.products())) if p
     ]
-    exact, total = _decimal(e.read), e.read
+    exact, total = decimal(e.read, 9), e.read
     if isinstance(total, Fraction) and total:
         scale = abs(total).numerator.bit_length() - abs(total).denominator.bit_length()
         exact = f"{exact} = {total.numerator} / 2**{total.denominator.bit_length() - 1}, about 2**{scale}"

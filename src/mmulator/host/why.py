@@ -72,8 +72,8 @@ class WhyAnswer:
     def __str__(self) -> str:
         from mmulator.record.telling import text
 
-        explained = self.beside.said[1:2] if isinstance(self.beside, BesideReference) else ()
-        lead = (f"{self.name} differs: {x}" for x in explained)
+        said = self.beside.said[1:2] if isinstance(self.beside, BesideReference) else ()
+        lead = (f"{self.name} differs: {x}" for x in said)
         return "\n".join([*lead, text(self.cause) if self.cause is not None else self._nothing, *self._more()])
 
     def wrapped(self, width: int) -> str:

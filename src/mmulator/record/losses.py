@@ -1,8 +1,4 @@
-"""The cost of roundings on the way from a matrix product to an element, and what an instruction rounds,
-saturates or flushes.
-
-Everything is a difference of exact values that the machine had, so the parts add up to the whole.
-"""
+"""Roundings on the way from a matrix product to an element: differences of exact values, which add up to the whole."""
 
 from __future__ import annotations
 

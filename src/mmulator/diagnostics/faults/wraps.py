@@ -1,7 +1,4 @@
-"""An index that 32 bits did not hold, as the cause of an access out of bounds.
-
-The offset plus a multiple of 2^32 elements lies in the argument, and arithmetic of 32 bits leads to the address.
-"""
+"""Indices that 32 bits did not hold: the offset and a multiple of 2^32 elements lie in the argument, and 32 bits lead there."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ def wrapped(function: Function | None, ins: Instruction, offset: int, size: int)
     turns, n = min(meant, key=lambda x: not _LEAST <= offset // x[1] < 1 << 32, default=(0, 0))
     if function is None or not isinstance(base, Reg) or not turns:
         return None
-    found = max(_narrow(function, base.name), key=_factor if turns > 0 else _falls, default=None)
+    found = (max if turns > 0 else min)(_narrow(function, base.name), key=_factor, default=None)
     if found is None:
         return None
     span, index, turned = found.original.span, offset // n, "2 * 2^32" if turns**2 > 1 else "2^32"
@@ -65,16 +62,9 @@ def _narrow(function: Function, name: str) -> Iterator[Instruction]:
                 yield i
 
 
-def _falls(ins: Instruction) -> int:
-    """How likely it is that a result fell below 0."""
-    added = ins.effects.pointer is Pointer.SUM
-    less = added and any(isinstance(o, Immediate) and o.value < 0 for o in ins.operands)
-    return 2 * (less or ins.effects.pointer is Pointer.DIFFERENCE) or int(added)
-
-
 def _factor(ins: Instruction) -> int:
-    """How large a result can be beside its first factor: a product of registers is larger than one with a constant."""
-    second = ins.operands[2]
-    if _word(ins) != "product" or not isinstance(second, Immediate):
-        return 1 << 32 if _word(ins) == "product" else 1
+    """How large a result can be beside its first operand: a product of registers is larger than one with a constant."""
+    word, second = _word(ins), ins.operands[2]
+    if word != "product" or not isinstance(second, Immediate):
+        return {"product": 1 << 32, "sum": 1, "difference": 0}[word]
     return 1 << (second.value & 31) if ins.effects.algebra is Algebra.SHIFT else abs(second.value)

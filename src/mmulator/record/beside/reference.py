@@ -142,13 +142,9 @@ def place_in(value: float, dtype: np.dtype[Any]) -> float:
     """The unit of the last place of a value in a type; 0 of integers and where it is not finite."""
     if dtype.kind not in "fV":
         return 0.0
-    if not math.isfinite(value):
-        return 0.0
-    import ml_dtypes
-
-    info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-    exponent = max(math.frexp(value)[1] - 1, int(info.minexp)) if value else int(info.minexp)
-    return math.ldexp(1.0, exponent - int(info.nmant))
+    with np.errstate(all="ignore"):
+        found = abs(float(np.spacing(np.asarray(value).astype(dtype))))
+    return found if math.isfinite(found) else 0.0
 
 
 def _of_sum(
@@ -172,10 +168,7 @@ def _of_sum(
 
 
 def _rounding(product: Cause, e: ElementSum, exact: Fraction, said: str, want: float, cause: Cause) -> Iterator[str]:
-    """The operands are the reference's: what parts the element from their exact sum.
-
-    exact: the sum that the reference rounds, of the operands as they were `said`: "given", or "read".
-    """
+    """The operands are the reference's: what parts the element from the exact sum of what was `said`: "given", or "read"."""
     losses, unit = losses_of(cause), last_place(element_type(cause.type), cause.bits)
     parts = [x for x in losses if said == "given" or x.kind != "operands"]
     most = max(parts, key=lambda x: abs(x.value), default=None)
