@@ -281,7 +281,7 @@ def test_a_wrong_bit_is_explained() -> None:
     assert compare.compare(batch, got, want, DEVICE)[1].where == "lane 1 to 7, register 1 to 2"  # type: ignore[union-attr]
     got[0, 1, 1] ^= 1
     assert compare.compare(batch, got, want, DEVICE)[1].where == "lane 4 to 7, register 2"  # type: ignore[union-attr]
-    assert "chunks of 16, F = 25, floor -133 (measured)" in text and "product" in text
+    assert "16 products a chunk (measured), 25 bits are kept below the largest exponent" in text and "product" in text
 
 
 def test_the_explanation_is_right() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.errors import UnsupportedError
+from mmulator.errors import InternalError, UnsupportedError
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.targets import DEVICES
 from mmulator.isa.types import TYPES
@@ -283,7 +283,33 @@ def test_exact_sums() -> None:
             products = [t for s in record["steps"] for t in s["terms"] if t["source"] == "product"]
             scales = [s["scale"] for s in record["steps"] for t in s["terms"] if t["source"] == "product"]
             scaled = [times(read(t["value"]), read(x or "0x1p+0")) for t, x in zip(products, scales, strict=True)]
-            assert same(e.exact, sum(scaled, number(key.ctype, e.c))), (key, device)
+            assert same(e.read, sum(scaled, number(key.ctype, e.c))), (key, device)
+
+
+def test_losses_add_up() -> None:
+    """Parts of the difference from the exact sum of what was given, of every arithmetic; for tf32 f32 numbers were given."""
+    kinds = set()
+    for (key, device), first in arithmetics().items():
+        if device == first and key.products <= 32:
+            for seed in range(2):
+                e, _ = random_element(key, device, seed, "normal")
+                kinds |= {x.kind for x in e.losses}
+                finite = all(isinstance(x, Fraction) for x in (e.value, e.exact, e.read))
+                assert not finite or sum(x.value for x in e.losses) == e.value - e.exact, (key, device)
+                assert key.atype == "tf32" or e.read == e.exact or not finite
+    assert kinds == {"operands", "terms", "sums", "result"}
+    a, b = np.array([[1 + 2**-12], [1]], np.float32).view(np.uint32).tolist()
+    e = explain_element(DotKey("mma", "tf32", "tf32", "f32", "f32", 8), "sm_80", a, b)
+    assert e.value == 1 and [(x.said, x.value) for x in e.losses] == [
+        ("13 bits of a are cut: f32 is read as tf32", -Fraction(1, 1 << 12)),
+    ]
+
+
+def test_losses_that_do_not_add_up() -> None:
+    e = explain_element(KEY, "sm_80", f16(4096, 1.5 * 2**-13), f16(1, 1.25))
+    wrong = replace(e, steps=(replace(e.steps[0], bits=e.steps[0].result + 1), *e.steps[1:]))
+    with pytest.raises(InternalError, match="is not the sum of"):
+        _ = wrong.losses
 
 
 def test_hexadecimal_texts() -> None:
@@ -313,12 +339,16 @@ def test_where_two_devices_part() -> None:
 def test_text() -> None:
     e = explain_element(DotKey("mma", "f16", "f16", "f32", "f32", 8), "sm_80", f16(4096, 1.5 * 2**-13), f16(1, 1.25))
     lines = text(e).splitlines()
-    assert lines[0] == "sm_80: fused, L 8, F 24, floor -132 (published)"
-    assert lines[2] == "step 0: largest exponent 12 (k 0): terms are cut below 2^-12"
-    assert lines[4].split() == ["k", "0", "4096", "1", "0x1p+12", "16777216", "-"]
-    assert lines[5].split() == ["k", "1", "0.000183105", "1.25", "0x1.ep-13", "0", "0x1.ep-13"]
+    assert lines[0] == "sm_80: fused, 8 products a chunk (published)"
+    assert lines[1] == "24 bits are kept below the largest exponent, which is -132 at least"
+    assert lines[3] == "step 0: largest exponent 12 (k 0): terms are cut below 2^-12"
+    assert lines[5].split() == ["k", "0", "4096", "1", "0x1p+12", "16777216", "-"]
+    assert lines[6].split() == ["k", "1", "0.000183105", "1.25", "0x1.ep-13", "0", "0x1.ep-13"]
     assert "sum 16777216 x 2^-12; toward zero: f32 4096 = 0x45800000 (exact)" in lines
-    assert lines[-1] == "exact sum 4096.00023 = 0x1.000000fp+12; the result is -0.47 ULP from it"
+    assert lines[-2:] == [
+        "exact sum 4096.00023 = 0x1.000000fp+12; the result is -0.47 ULP from it",
+        "  -0.000229  -0.47 ULP  bits below what a sum keeps are cut, in 1 of 1 steps",
+    ]
     assert max(map(len, lines)) <= 80
 
 

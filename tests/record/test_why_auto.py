@@ -95,6 +95,40 @@ def test_what_an_assert_of_a_program_rejects(tmp_path: Path) -> None:
     )
 
 
+PRODUCT = """import sys, torch, triton, triton.language as tl
+
+@triton.jit
+def product(a, b, c, K, LESS: tl.constexpr, N: tl.constexpr):
+    at, total = tl.arange(0, N), tl.zeros((N, N), tl.float32)
+    for k in range(0, K - LESS, 32):
+        ks = k + tl.arange(0, 32)
+        total = tl.dot(tl.load(a + at[:, None] * K + ks[None, :]), tl.load(b + ks[:, None] * N + at[None, :]), total)
+    tl.store(c + at[:, None] * N + at[None, :], total.to(tl.float16))
+
+torch.manual_seed(2)
+a, b, c = torch.randn(32, 128, device="cuda"), torch.randn(128, 32, device="cuda"), torch.empty(32, 32, device="cuda").half()
+product[(1,)](a, b, c, 128, int(sys.argv[1]), 32)
+torch.testing.assert_close(c, (a @ b).half())
+"""
+
+
+@TRITON
+@pytest.mark.parametrize(
+    ("less", "wanted"),
+    [
+        (0, ["13 bits of a and b are cut: f32 is read as tf32, which makes", "input_precision='ieee'", "own rounding"]),
+        (32, ["differs: the reference is a[", "not multiplied here: a[", "96..127] by b[96..127,"]),
+    ],
+)
+def test_what_explains_a_product_stands_first(less: int, wanted: list[str], tmp_path: Path) -> None:
+    """Operands that are cut; or a row's end that the kernel leaves out, in pages that it did not touch."""
+    (tmp_path / "prog.py").write_text(PRODUCT)
+    said = command(tmp_path, "mmulator", "exec", "--why", "auto", "prog.py", str(less))
+    said = " ".join(said.split())
+    assert all(part in said for part in wanted), said
+    assert said.index(" differs: ") < said.index("<- st.global")
+
+
 # parts ------------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("step", [10, 12, 40])
 def test_rows_are_found_at_equal_distances(step: int) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ import mmulator as mm
 from mmulator.errors import LaunchError
 from mmulator.host.why import WhyAnswer
 from mmulator.jobs.job import load_job, run_job
+from mmulator.record.losses import losses_of
 from mmulator.record.origins import summary
 from tests.support import places
 
@@ -33,11 +36,10 @@ def beside(want: Any, text: str = GEMM, a: np.ndarray = A, b: np.ndarray = B, k:
 
 
 CASES: dict[str, tuple[Any, list[str]]] = {
-    "rounding": (lambda: beside(C64), ["the difference is rounding", "exact in the reference", "behind"]),
-    "the exact sum": (lambda: beside("reference"), ["beside the exact sum", "the difference is rounding"]),
-    "a reference that is rounded more": (
-        lambda: beside(C64.astype(np.float16)), ["off the exact sum", "in the reference"],
+    "rounding": (
+        lambda: beside(C64), ["the exact sum of what was given", "the difference is rounding", "results are rounded, in"],
     ),
+    "a reference that is rounded more": (lambda: beside(C64.astype(np.float16)), ["ULP", "the reference's own rounding"]),
     "swapped registers": (
         lambda: beside(C64, GEMM.replace("{a0, a1, a2, a3}", "{a0, a2, a1, a3}")),
         ["the reference is A[3,0..63] times B[5,0..63]", "number 8, A[11,0] times B[5,8]", "not multiplied here: A[3,8..15]"],
@@ -51,7 +53,7 @@ CASES: dict[str, tuple[Any, list[str]]] = {
         lambda: beside(A[:, 16:].astype(np.float64) @ B[:, 16:].astype(np.float64).T),
         ["without k 0..15 it is the reference's: A[3,0..15], B[5,0..15] counted too much"],
     ),
-    "nothing known": (lambda: beside(C64 * 0 + 1234.5), ["the operands differ"]),
+    "nothing known": (lambda: beside(C64 * 0 + 1234.5), ["the operands differ", "(tried: other rows and columns of the arrays"]),
 }  # fmt: skip
 
 
@@ -86,9 +88,60 @@ def test_an_element_that_is_no_product() -> None:
 """
     x, y = np.array([1, 2], np.float32), np.zeros(1, np.float32)
     (answer,) = mm.Module.load(text)["k"].launch(1, 1, [x, y], why="y[0]", against=np.array([2.5])).why
-    assert str(answer.beside) == "beside reference: 2.5 there\n  here 3: more by 0.5 (20 %)"
-    (answer,) = mm.Module.load(text)["k"].launch(1, 1, [x, y], why="y[0]", against="reference").why
-    assert answer.beside is None
+    assert str(answer.beside) == (
+        "beside reference: 2.5 there\n  here 3: more by 0.5 (20 %)\n"
+        "  what would make it was not looked for: it is no sum of a matrix product alone, but made by add.f32"
+    )
+    with pytest.raises(LaunchError, match="there is no reference to compare with"):
+        mm.Module.load(text)["k"].launch(1, 1, [x, y], why="y[0]", against="reference")
+
+
+TF32 = """.version 8.0
+.target sm_80
+.address_size 64
+.entry k(.param .u64 A, .param .u64 B, .param .u64 C) {
+  .reg .b64 a, b, c; .reg .b32 t, x<4>, y<2>; .reg .f32 d<4>; .reg .b16 h;
+  ld.param.u64 a, [A]; ld.param.u64 b, [B]; ld.param.u64 c, [C];
+  mov.u32 t, %tid.x;
+  mad.wide.u32 a, t, 16, a; mad.wide.u32 b, t, 8, b; mad.wide.u32 c, t, 2, c;
+  ld.global.v4.b32 {x0, x1, x2, x3}, [a]; ld.global.v2.b32 {y0, y1}, [b];
+  mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {d0, d1, d2, d3}, {x0, x1, x2, x3}, {y0, y1},
+    {0f00000000, 0f00000000, 0f00000000, 0f00000000};
+  cvt.rn.f16.f32 h, d0; st.global.b16 [c], h; ret;
+}
+"""
+
+
+def test_what_an_instruction_cuts_from_its_operands() -> None:
+    """The sum of what was given is the reference's; the parts are the cut, the sum, the conversion after it, and add up."""
+    a, b, c = (np.full(n, x, t) for n, x, t in ((128, 1.009, np.float32), (64, 1.009, np.float32), (32, 0, np.float16)))
+    want = np.full(32, 8 * 1.009**2, np.float32)
+    (answer,) = mm.Module.load(TF32, name="k.ptx")["k"].launch(1, 32, [a, b, c], device="sm_80", why="C[3]", against=want).why
+    assert str(answer).splitlines()[0].startswith("C[3] differs: 13 bits of a and b are cut: f32 is read as tf32, which makes -")
+    assert "fma.rn.f32, or three products of tf32 parts (3xTF32), keep them" in str(answer)
+    assert "rounded to f16: " in str(answer) and "cvt.rn.f16.f32 at k.ptx:12 makes f16 of it" in str(answer)
+    exact = 8 * Fraction(float(np.float32(1.009))) ** 2
+    assert sum(x.value for x in losses_of(answer.cause)) == Fraction(float(c[3])) - exact
+
+
+CONVERSIONS = """.version 8.0
+.target sm_90
+.address_size 64
+.entry k(.param .u64 x, .param .u64 y) {
+  .reg .b64 a, b; .reg .f32 f, g, h; .reg .b16 p; .reg .b32 w;
+  ld.param.u64 a, [x]; ld.param.u64 b, [y];
+  ld.global.f32 f, [a]; ld.global.f32 g, [a+4]; ld.global.f32 h, [a+8];
+  mul.ftz.f32 h, h, 0f4B800000; add.f32 g, g, h;
+  cvt.rn.satfinite.e4m3x2.f32 p, f, g; st.global.b16 [b], p; ret;
+}
+"""
+
+
+def test_conversions_that_round_saturate_and_flush() -> None:
+    x, y = np.array([1000, 1.3, 1e-40], np.float32), np.zeros(2, ml_dtypes.float8_e4m3fn)
+    low, high = mm.Module.load(CONVERSIONS, name="k.ptx")["k"].launch(1, 1, [x, y], device="sm_90", why=["y[0]", "y[1]"]).why
+    assert ".satfinite: 1000 is beyond e4m3, which ends at 448" in str(high)
+    assert "rounded to e4m3: -0.05, -0.4 ULP" in str(low) and ".ftz: h is subnormal, and counts as 0" in str(low)
 
 
 @pytest.mark.parametrize("wrong", [False, True])

@@ -55,7 +55,7 @@ def exec(
     if given.record is not None:
         check_record(given.record)
     known = read(given.baseline)
-    check_why(given.why, given.why_to, given.why_against)
+    check_why(given.why, given.why_to, given.why_against, asserts=True)
     given.sanitize |= any(getattr(given, setting.name) for setting in taken("exec") if setting.includes)
     given.sanitize |= given.rules is not None and not os.environ.get("MMULATOR_SANITIZE")
     if given.capture is not None or given.capture_to is not None:

@@ -28,14 +28,19 @@ def check_recording(file: str | None, trace: str | None) -> None:
     check_writable(file)
 
 
-def check_why(why: Sequence[str] | None, to: str | Path | None, against: str | None) -> None:
-    """Check options that go with --why. Raises WrongUsage, and UnsupportedError for an unknown device."""
+def check_why(why: Sequence[str] | None, to: str | Path | None, against: str | None, asserts: bool = False) -> None:
+    """Check options that go with --why. asserts: whether a reference is what an assert expects. Raises WrongUsage, and
+    UnsupportedError for an unknown device."""
     if (to is not None or against is not None) and not why:
         raise WrongUsage("--why-to and --against go with --why", hint="--why C[3,5]")
     if to is not None and Path(to).suffix != ".html":
         raise WrongUsage(f"--why-to {to}", hint="the name ends in .html")
     if to is not None:
         check_writable(str(to))
+    if asserts and against == "reference" and "auto" not in (why or ()):
+        from mmulator.host.why import NO_REFERENCE, REFERENCES
+
+        raise WrongUsage(NO_REFERENCE, hint=REFERENCES)
     if against is not None and not against.isdigit() and against != "reference":
         from mmulator.isa.chips import as_device
 

@@ -16,7 +16,7 @@ STEPS = 4  # instructions along k of random matrices
 
 def why(
     instruction: Annotated[list[str], Positional("A name or words, such as mma m16n8k16 bf16.", offer="instruction_words")],
-    element: Annotated[str, Option("The element of D.", "ROW,COL")] = "0,0",
+    element: Annotated[str | None, Option("The element of D. Default: the first in which devices differ.", "ROW,COL")] = None,
     devices: Annotated[str | None, Option("Devices or chips, such as sm_80,H100. Default: sm_90.", "D,D...")] = None,
     seed: Annotated[int, Option("Seed of random matrices, where none are given.", "N", read=whole(0))] = 1,
     k: Annotated[int | None, Option("Their extent along k. Default: four instructions.", "N", read=whole(1))] = None,
@@ -34,11 +34,11 @@ def why(
         mmulator why wgmma e4m3 f32 --devices sm_90 --k 128
     """
     from mmulator.cli.output import WrongUsage, print_json
+    from mmulator.instruction import why as module
     from mmulator.instruction.instruction import Instruction
-    from mmulator.instruction.why import why as explained
 
     try:
-        row, col = (int(part) for part in element.split(","))
+        row, col = (int(part) for part in (element or "0,0").split(","))
     except ValueError:
         raise WrongUsage(f"--element {element}", hint="a row and a column, as 3,5") from None
     if (a is None) != (b is None):
@@ -50,7 +50,9 @@ def why(
     else:
         A, B, more = random_matrices(i.form, seed, k or STEPS * max(1, i.form.k))
     C = None if c is None else _array(c)
-    found = explained(i, A, B, C, row, col, devices=devices.split(",") if devices else None, **more)
+    names = devices.split(",") if devices else None
+    apart = module.compare(A, B, i, names, C, **more).why if names and element is None else None
+    found = apart or module.why(i, A, B, C, row, col, devices=names, **more)
     if json:
         print_json("why", {"ok": True, **found.to_dict()})
     else:

@@ -16,8 +16,10 @@ from mmulator.instruction.wgmma import shared_matrix
 from mmulator.isa.types import ElementType
 from mmulator.jobs.pattern import where_in_registers
 from mmulator.layouts import fragment, sparse
-from mmulator.numerics.formats import decode, element_type, integers
-from mmulator.numerics.profiles import dot_key, profile_for
+from mmulator.numerics.element import explain_element, ulps
+from mmulator.numerics.element import number as value
+from mmulator.numerics.formats import element_type
+from mmulator.numerics.telling import decimal, head
 
 Array = NDArray[Any]
 
@@ -119,8 +121,7 @@ def explain(batch: CaseBatch, at: tuple[int, ...], want: Array, got: Array, devi
     words = number(form.dtype, raw[0]), f"{number(form.dtype, raw[1])} {apart(form.dtype, *raw)}".rstrip()
     found = Difference(n, segment.kind, *place, *words, rows, columns, operands=scalars)
     try:
-        products, c, exact = _sum(form, *element_operands(batch, n, rows, columns, copies))
-        return replace(found, products=products, c=c, exact=exact, arithmetic=_say(form, device))
+        return replace(found, **_sum(form, device, *element_operands(batch, n, rows, columns, copies)))
     except MmulatorError as error:
         return replace(found, arithmetic=error.message)
 
@@ -164,24 +165,11 @@ def _mixed(nibbles: Array, column: Array) -> list[int]:
     return [int(halves[i]) | int(halves[j]) << 16 for i, j in zip(low, high)]
 
 
-def value(t: ElementType, raw: int) -> Fraction | float:
-    """The exact value of a raw element; a float for Inf and NaN."""
-    if not t.is_float:
-        return Fraction(int(integers(t, np.asarray(raw))))
-    f = decode(t, np.asarray(raw))
-    if f.nan or f.inf:
-        return float("nan") if f.nan else float("-inf" if f.sign else "inf")
-    exact = Fraction(int(f.significand)) * Fraction(2) ** (int(f.exponent) - t.mantissa)
-    return -exact if f.sign else exact
-
-
 def apart(t: ElementType, a: int, b: int) -> str:
     """Distance of two values of a float type in ULPs, as text; empty for other types, NaN and infinity."""
     if not t.is_float or not t.has_sign or any(isinstance(value(t, x), float) for x in (a, b)):
         return ""
-    sign = 1 << (t.bits - 1)
-    x, y = (-(raw & (sign - 1)) if raw & sign else raw for raw in (a, b))
-    return f"{abs(x - y):,} ULP apart"
+    return f"{ulps(t, a, b):,} ULP apart"
 
 
 def number(t: ElementType, raw: int) -> str:
@@ -190,44 +178,18 @@ def number(t: ElementType, raw: int) -> str:
     exact = value(t, raw)
     if exact == 0 and t.has_sign and t.is_float:
         return f"0x{raw:0{digits}x} ({'-' if raw >> (t.bits - 1) else '+'}0)"
-    return f"0x{raw:0{digits}x} ({exact if not t.is_float else _decimal(exact)})"
+    return f"0x{raw:0{digits}x} ({exact if not t.is_float else decimal(exact, 9)})"
 
 
-def _decimal(x: Fraction | float) -> str:
-    if isinstance(x, float):
-        return str(x)
-    try:
-        return f"{float(x):.9g}"
-    except OverflowError:
-        return f"about 2**{x.numerator.bit_length() - x.denominator.bit_length()}"
-
-
-def _sum(form: Any, a: list[int], b: list[int], c: int) -> tuple[tuple[str, ...], str, str]:
-    """(products, C, exact sum) as texts."""
-    ctype = element_type(str(form.ctype or form.dtype))
-    texts, total = [], value(ctype, c)
-    if str(form.dtype) == "s32":
-        total = Fraction(c - ((c >> 31) << 32))
-    for k, (x, y) in enumerate(zip(a, b)):
-        vx, vy = value(form.atype, x), value(form.btype, y)
-        if form.bit_op:
-            product: Any = Fraction(int(x & y if form.bit_op == "and" else x ^ y))
-        else:
-            finite = isinstance(vx, Fraction) and isinstance(vy, Fraction)
-            product = vx * vy if finite else float(vx) * float(vy)
-        if product != 0:
-            texts.append(f"{k:3}: {number(form.atype, x)} * {number(form.btype, y)}")
-        both = isinstance(product, Fraction) and isinstance(total, Fraction)
-        total = total + product if both else float(total) + float(product)
-    exact = _decimal(total)
+def _sum(form: Any, device: str, a: list[int], b: list[int], c: int) -> dict[str, Any]:
+    """Products, C, the exact sum and the device's arithmetic as texts: fields of a Difference."""
+    e = explain_element(form, device, a, b, c)
+    texts = [
+        f"{k:3}: {number(form.atype, x)} * {number(form.btype, y)}" for k, (x, y, p) in enumerate(zip(a, b, e.products())) if p
+    ]
+    exact, total = decimal(e.read, 9), e.read
     if isinstance(total, Fraction) and total:
         scale = abs(total).numerator.bit_length() - abs(total).denominator.bit_length()
         exact = f"{exact} = {total.numerator} / 2**{total.denominator.bit_length() - 1}, about 2**{scale}"
-    return tuple(texts), number(ctype, c), exact
-
-
-def _say(form: Any, device: str) -> str:
-    p = profile_for(dot_key(form), device)
-    if not p.fraction:
-        return f"{device}: {p.method} ({p.confidence})"
-    return f"{device}: {p.method}, chunks of {p.chunk}, F = {p.fraction}, floor {p.floor} ({p.confidence})"
+    added = number(element_type(str(form.ctype or form.dtype)), c)
+    return {"products": tuple(texts), "c": added, "exact": exact, "arithmetic": head(e).replace("\n", ", ")}

@@ -12,7 +12,7 @@ import numpy as np
 
 from mmulator.driver.clock import measuring
 from mmulator.driver.progress import Launching
-from mmulator.errors import LaunchError
+from mmulator.errors import ExecutionFault, LaunchError
 from mmulator.host.module import Kernel, Module, observing
 from mmulator.host.report import Report
 from mmulator.launch.arguments import Arguments
@@ -126,7 +126,11 @@ class Function:
         from mmulator.diagnostics.watch import Watches
 
         watches = Watches([], launch.arguments, about.about.places)
-        report: Report = launch.run(how, [*observers, watches], compiling=compiled)
+        try:
+            report: Report = launch.run(how, [*observers, watches], compiling=compiled)
+        except ExecutionFault:
+            about.failed()
+            raise
         about.answers(watches, report)
         return report
 

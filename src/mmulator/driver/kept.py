@@ -32,6 +32,7 @@ from mmulator.record.names import DeviceNames
 from mmulator.record.origins import summary
 
 PAGE = 4096
+WHOLE = 1 << 20  # bytes of memory that is kept with what the launch did not touch, and a reference may have used
 MOST = 1 << 30  # bytes of all launches together
 FEW = 3  # rejected elements that are explained
 endings: list[Callable[[], None]] = []  # are called before rejected elements are told, as the process ends
@@ -45,7 +46,7 @@ class KeptPiece:
 
     name, start, size: how messages call it, the address of its first byte, and bytes.
     is_variable: it belongs to the module.
-    pages: numbers of the pages that were touched, sorted.
+    pages: numbers of the pages that were touched, or of all, sorted.
     before, after: their bytes before and behind the launch, uint8 [pages, PAGE].
     written: a bit for each of their bytes.
     """
@@ -123,7 +124,7 @@ class KeptLaunch:
                 if p.is_variable:
                     _fill(image.bytes_of(p.name), p)
             launch = replace(was, arguments=arguments)
-            how = replace(self.how, threads=1, progress=None, meanwhile=None, keep_going=False, watched=False)
+            how = replace(self.how, threads=1, progress=None, meanwhile=None, watched=False)
             about = About([asked], launch, how, self.names, other)
             watches = Watches([], arguments, about.places)
             (answer,) = about.answers(watches, launch.run(how, [watches]), depth)
@@ -159,7 +160,7 @@ def _kept(seen: Seen) -> Iterator[KeptPiece]:
                 any_[: len(bits)] |= bits
         if p.written is not None:
             written[: len(p.written)] = p.written
-        pages = np.flatnonzero(any_.reshape(count, PAGE).any(axis=1))
+        pages = np.flatnonzero(any_.reshape(count, PAGE).any(axis=1)) if len(p.live) > WHOLE else np.arange(count)
         before, after = (_pages(data, pages) for data in (p.before, p.live))
         marks = np.packbits(written.reshape(count, PAGE)[pages], axis=1, bitorder="little")
         yield KeptPiece(p.name, p.start, len(p.live), p.is_variable, pages, before, after, marks)

@@ -17,7 +17,7 @@ from mmulator.demangle import demangle
 from mmulator.errors import LaunchError, MmulatorError
 from mmulator.findings import WIDTH
 from mmulator.host.report import Report
-from mmulator.host.why import About, WhyAnswer, other_of
+from mmulator.host.why import NO_REFERENCE, REFERENCE, REFERENCES, About, WhyAnswer, other_of
 from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.launch.launch import How, Launch
@@ -81,7 +81,8 @@ class Asking:
                 found.append((q, asked))
         if not found:
             return None
-        other = other_of(int(against) if against.isdigit() else against, launch, how.seed) if against else None
+        compared = against if against != REFERENCE else ""  # of what an assert rejects alone (kept.py)
+        other = other_of(int(compared) if compared.isdigit() else compared, launch, how.seed) if compared else None
         about = About([a for _, a in found], launch, how, names, other)
         return LaunchAsked(self, name, [q for q, _ in found], about)
 
@@ -135,6 +136,15 @@ class LaunchAsked:
     questions: Sequence[Question]
     about: About
 
+    def failed(self) -> None:
+        """Remember that the launch ended in a fault."""
+        for q in self.questions:
+            number = self.asking.launches[q.text]
+            self.asking.missed[q.text] = (
+                f"launch {number} of {self.kernel} ended in a fault: mend that first, or ask with --keep-going, which goes on "
+                "after an access out of bounds, and says what such loads and indices make",
+            )
+
     def answers(self, watches: Watches, report: Report) -> None:
         """Find the answers out, when the launch is over."""
         report.why = self.about.answers(watches, report, self.asking.depth)
@@ -149,6 +159,8 @@ class LaunchAsked:
 def asking(text: str, depth: int, to: str = "", against: str = "") -> Asking:
     """The questions of this process. Raises LaunchError for what is no question."""
     parts = [part.strip() for part in text.split(";") if part.strip()]
+    if against == REFERENCE and AUTO not in parts:
+        raise LaunchError(NO_REFERENCE, hint=REFERENCES)
     made = Asking([question(part) for part in parts if part != AUTO], depth, to)
     if AUTO in parts:
         from mmulator.driver.kept import keeping

@@ -385,7 +385,7 @@ class Kernel:
         "C[3,5]" or (number of the argument, index), or several: `report.why` tells which store gave it its value, and back
         through instructions (why_depth: how many) what that was computed from. names: arrays that `why` calls by these names.
         against: a device, or a seed, under which the block is run, too: the answer says where the values part; or an array of
-        expected values, several by name, or "reference" for the exact sum: it says what would make them. cluster: blocks
+        expected values, or several by name: it says what parts the element from them. cluster: blocks
         of a cluster (int, or up to three, which divide the grid; sm_90 and later), default: what .reqnctapercluster says, or
         no clusters (PTX ISA 9.1, Programming Model: Cluster of Cooperative Thread Arrays). cooperative: all blocks are
         resident at once, and may wait for each other (CUDA C++ Programming Guide, Cooperative Groups: grid.sync()).

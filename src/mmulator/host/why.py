@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.errors import ExecutionFault, OperandError, UnsupportedError
+from mmulator.errors import ExecutionFault, LaunchError, OperandError, UnsupportedError
 from mmulator.host.campaign import Snapshot
 from mmulator.host.report import Report
 from mmulator.interop import as_array
@@ -24,7 +24,7 @@ from mmulator.launch.limits import whole
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
 from mmulator.record.asked import Asked, asked
 from mmulator.record.beside.another import BesideAnother, beside
-from mmulator.record.beside.reference import EXACT, BesideReference, Reference, ReferenceArrays, beside_reference
+from mmulator.record.beside.reference import BesideReference, Reference, ReferenceArrays, beside_reference
 from mmulator.record.birth import Birth, Births
 from mmulator.record.cause import Cause, span_text
 from mmulator.record.detours import Arrived, Detours
@@ -40,6 +40,11 @@ if TYPE_CHECKING:
     from mmulator.diagnostics.watch import Watches
 
 REFERENCE = "reference"
+NO_REFERENCE = "against reference: there is no reference to compare with"
+REFERENCES = (
+    "--why auto compares with what an assert expects, run with [expect] of the launch file or --expect, launch(against=...) with "
+    "an array; the exact sum of a matrix product is in every answer"
+)
 NOTHING = "no store came to its address: no thread computes it, or all that do branch around the store"
 HEIGHT = 40  # lines of a screen
 EARLIER = 2  # stores to an element, before the last one, that are told besides the first
@@ -76,7 +81,10 @@ class WhyAnswer:
     def _text(self, **most: int) -> str:
         from mmulator.record.telling import text
 
-        return "\n".join([text(self.cause, self.birth, **most) if self.cause is not None else self._nothing, *self._more()])
+        said = self.beside.said[1:2] if isinstance(self.beside, BesideReference) else ()
+        lead = (f"{self.name} differs: {x}" for x in said)
+        told = text(self.cause, self.birth, **most) if self.cause is not None else self._nothing
+        return "\n".join([*lead, told, *self._more()])
 
     def wrapped(self, width: int) -> str:
         """The answer in lines of at most so many columns; tables may be wider. It has as many levels as a screen has room for,
@@ -140,13 +148,13 @@ class Other:
 def other_of(against: object, launch: Launch, seed: int) -> Other | Reference:
     """The run or the reference that a launch is compared with. Raises UnsupportedError or LaunchError.
 
-    against: another device, another seed, an array of expected values, several by name, or "reference": the exact sum.
+    against: another device, another seed, an array of expected values, or several by name.
     seed: of the launch.
     """
     if isinstance(against, Reference):
         return against
     if isinstance(against, str) and against == REFERENCE:
-        return Reference(EXACT)
+        raise LaunchError(NO_REFERENCE, hint=REFERENCES)
     if isinstance(against, Mapping):
         return Reference(REFERENCE, {name: as_array(name, array) for name, array in against.items()})
     if not isinstance(against, str | int):
@@ -233,9 +241,9 @@ class Again:
     def _recorded(self, trail: Trail, how: How, launch: Launch | None = None) -> Trail:
         """A trail of another run from the memory that the launch found; of a run that ends in a fault as far as it came."""
         self.memory.restore()
-        trail.read = self.read
+        trail.read, trail.goes_on = self.read, how.keep_going
         with suppress(ExecutionFault):  # LimitReached among them
-            (launch or self.launch).run(replace(how, keep_going=False, watched=False), [trail.observer])
+            (launch or self.launch).run(replace(how, watched=False), [trail.observer])
         trail.index()
         return trail
 
@@ -291,9 +299,13 @@ class Again:
             trail = self._recorded(Trail(cluster), how)
             if self.read(a.start, a.size) == value:
                 break
-        same = self.read(a.start, a.size) == value
-        note = "run again, the block stored another value: what it stores depends on the order in which warps run"
-        return trail, () if same else (note,)
+        again = self.read(a.start, a.size)
+        if again == value:
+            return trail, ()
+        self._recorded(Trail(only=stores_words), replace(whole, seed=whole.seed + 1))
+        order = "what it stores depends on the order in which warps run"
+        other = "its warps in another order gave this value, too: what it reads may be what blocks beside it, or the host, write"
+        return trail, (f"run again, the block stored another value: {order if self.read(a.start, a.size) != again else other}",)
 
 
 class About:

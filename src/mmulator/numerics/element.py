@@ -14,14 +14,30 @@ from typing import Any
 import numpy as np
 
 from mmulator.distance import distances
+from mmulator.errors import InternalError
 from mmulator.isa.form import Form
 from mmulator.isa.types import F16, F32, ElementType
 from mmulator.lazy import cached_property
-from mmulator.numerics.dot import Origin, SumStep, Term, converted, group_scales, steps, term
+from mmulator.numerics.dot import MODES, Origin, SumStep, Term, converted, group_scales, steps, term
 from mmulator.numerics.formats import SCALE_OF_ONE, container, element_type, from_raw, integers
 from mmulator.numerics.profiles import GROUP, DotKey, Profile, dot_key, profile_for
 
 Number = Fraction | float  # an exact value; a float for NaN and infinities
+WHOLE = {"tf32": F32}  # types of which an instruction reads only upper bits: what it is given
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A part of the difference between a result and the exact sum.
+
+    kind: "operands", "terms", "sums", "result"; "conversion" behind the product.
+    said: what makes it.
+    value: how much, with its sign.
+    """
+
+    kind: str
+    said: str
+    value: Fraction
 
 
 @dataclass(frozen=True)
@@ -71,19 +87,52 @@ class ElementSum:
 
     @cached_property
     def exact(self) -> Number:
-        """The sum without any rounding; NaN or an infinity where it is special."""
+        """The sum of what was given, without any rounding; NaN or an infinity where it is special."""
+        return self._total(whole=True)
+
+    @cached_property
+    def read(self) -> Number:
+        """The sum of what the instruction reads, without any rounding: of an f32 that is read as tf32 the upper bits."""
+        return self._total(whole=False) if self.key.atype in WHOLE else self.exact
+
+    def _total(self, whole: bool) -> Number:
         finite, special = Fraction(0), 0.0
-        for value in (*self.products(), number(element_type(self.key.ctype), self.c)):
+        for value in (*self.products(whole), number(element_type(self.key.ctype), self.c)):
             if isinstance(value, Fraction):
                 finite += value
             else:
                 special += value
         return special or finite
 
-    def products(self) -> Iterator[Number]:
-        """The exact products, with sign and scale factors."""
+    @cached_property
+    def losses(self) -> tuple[Loss, ...]:
+        """The parts of the difference between the result and `exact`, in order; none where one of the two is not finite.
+
+        Raises InternalError if they do not add up.
+        """
+        value, read, exact = self.value, self.read, self.exact
+        if not (isinstance(value, Fraction) and isinstance(read, Fraction) and isinstance(exact, Fraction)):
+            return ()
+        cuts, (*early, late) = zip(*map(lost, self.steps))
+        last = self.steps[-1].rounding
+        cut_bits = F32.mantissa - element_type(self.key.atype).mantissa
+        low = (1 << cut_bits) - 1 if self.key.atype in WHOLE else 0
+        sides = " and ".join(name for name, side in (("a", self.a), ("b", self.b)) if any(x & low for x in side))
+        assert last is not None
+        found = (
+            Loss("operands", f"{cut_bits} bits of {sides} are cut: f32 is read as {self.key.atype}", read - exact),
+            Loss("terms", f"bits below what a sum keeps are cut, in {_count(cuts)}", -sum(cuts)),
+            Loss("sums", f"results are rounded, in {_count(early)} before the last", Fraction(sum(early))),
+            Loss("result", f"the last result is rounded to {last.dtype}, {MODES[last.mode]}", late),
+        )
+        if sum(x.value for x in found) != value - exact:
+            raise InternalError(f"{self.key} on {self.device}: {value - exact} is not the sum of {found}")
+        return tuple(x for x in found if x.value)
+
+    def products(self, whole: bool = False) -> Iterator[Number]:
+        """The exact products, with sign and scale factors. whole: of all bits that were given, not of those that are read."""
         key, p = self.key, self.profile
-        atype, btype = element_type(key.atype), element_type(key.btype)
+        atype, btype = (WHOLE.get(name, element_type(name)) if whole else element_type(name) for name in (key.atype, key.btype))
         scales = []
         for n in range(0, len(self.scale_a), key.scale_blocks or 1):
             part = slice(n, n + key.scale_blocks)
@@ -207,6 +256,19 @@ def cut(t: Term, s: SumStep) -> Number:
     return value - t.truncated(s.quantum) * Fraction(2) ** s.quantum
 
 
+def _count(parts: Sequence[Fraction]) -> str:
+    return f"{sum(x != 0 for x in parts)} of {len(parts)} steps"
+
+
+def lost(s: SumStep) -> tuple[Fraction, Fraction]:
+    """The parts that truncation took from the terms of a step, and that the rounding added; 0 for NaN and infinities."""
+    value, total = s.value, s.total * Fraction(2) ** s.quantum
+    if not isinstance(value, Fraction) or s.bits is None:
+        return Fraction(0), Fraction(0)
+    taken = sum((x for t in s.terms if isinstance(x := cut(t, s), Fraction)), Fraction(0))
+    return taken, value - total
+
+
 def hexed(value: Number) -> str:
     """An exact number as a hexadecimal float of any length, such as 0x1.8p-3; an integer beyond 2**53, too."""
     if not isinstance(value, Fraction):
@@ -232,8 +294,12 @@ def ulps_off(t: ElementType, bits: int, exact: Number) -> Fraction | None:
     got = number(t, bits)
     if not isinstance(got, Fraction) or not isinstance(exact, Fraction):
         return None
-    last = term(t, bits).exponent - t.mantissa if t.is_float else 0
-    return (got - exact) / Fraction(2) ** last
+    return (got - exact) / last_place(t, bits)
+
+
+def last_place(t: ElementType, bits: int) -> Fraction:
+    """The unit of the last place of a finite number; 1 of an integer."""
+    return Fraction(2) ** (term(t, bits).exponent - t.mantissa if t.is_float else 0)
 
 
 def parted(x: ElementSum, y: ElementSum) -> int | None:

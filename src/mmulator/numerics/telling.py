@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from mmulator.numerics.dot import MODES, Origin, SumStep, Term
-from mmulator.numerics.element import ElementSum, Number, cut, hexed, number, ulps_off
+from mmulator.numerics.element import ElementSum, Loss, Number, cut, hexed, last_place, lost, number, ulps_off
 from mmulator.numerics.formats import element_type
 from mmulator.tables import element as tag
 from mmulator.tables import html_table, text_table
@@ -25,6 +25,11 @@ def decimal(value: Number, digits: int = 6) -> str:
         return "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
     text = f"{Decimal(value.numerator) / Decimal(value.denominator):.{digits}g}"
     return text if "e" in text or "." not in text else text.rstrip("0").rstrip(".")
+
+
+def signed(value: Number, digits: int = 3) -> str:
+    """A number with its sign and a few significant decimal digits."""
+    return f"{'+' * (value > 0)}{decimal(value, digits)}"
 
 
 def placed(t: Term) -> str:
@@ -74,15 +79,6 @@ def largest(e: ElementSum, s: SumStep) -> str:
         return "-"
     first = next((source for source, x in zip(s.sources, s.exponents, strict=True) if x == s.emax), None)
     return f"{s.emax} ({label(e, first) if first else 'floor'})"
-
-
-def lost(s: SumStep) -> tuple[Fraction, Fraction]:
-    """The parts that truncation took from the terms of a step, and that the rounding added; 0 for NaN and infinities."""
-    value, total = s.value, s.total * Fraction(2) ** s.quantum
-    if not isinstance(value, Fraction) or s.bits is None:
-        return Fraction(0), Fraction(0)
-    taken = sum((x for t in s.terms if isinstance(x := cut(t, s), Fraction)), Fraction(0))
-    return taken, value - total
 
 
 def reason(e: ElementSum, s: SumStep) -> str:
@@ -178,10 +174,10 @@ def shortened(text: str, most: int = 24) -> str:
 
 
 def head(e: ElementSum) -> str:
-    """The device, and its arithmetic in numbers."""
+    """The device, and its arithmetic in words."""
     p = e.profile
-    numbers = f", L {p.chunk}, F {p.fraction}, floor {p.floor}" if p.chunk else ""
-    return f"{e.device}: {p.method}{numbers} ({p.confidence})"
+    said = f"{e.device}: {p.method}{f', {p.chunk} products a chunk' if p.chunk else ''} ({p.confidence})"
+    return said + f"\n{p.fraction} bits are kept below the largest exponent, which is {p.floor} at least" * bool(p.chunk)
 
 
 def far_off(off: Fraction) -> str:
@@ -190,11 +186,17 @@ def far_off(off: Fraction) -> str:
 
 
 def tail(e: ElementSum) -> str:
-    """The exact sum beside the result."""
+    """The exact sum beside the result, and what makes the difference."""
     exact, off = e.exact, ulps_off(e.dtype, e.bits, e.exact)
     far = "" if off is None else f"; the result is {f'{far_off(off)} ULP from it' if off else 'exact'}"
     shown = decimal(exact, 9) + f" = {shortened(hexed(exact))}" * (e.dtype.is_float and exact == exact)
-    return f"exact sum {shown}{far}"
+    return "\n".join([f"exact sum {shown}{far}", *(loss_lines(e.losses, last_place(e.dtype, e.bits)) if e.losses else ())])
+
+
+def loss_lines(losses: Sequence[Loss], unit: Fraction) -> list[str]:
+    """Lines of a table: how much each part is, also in ULP, and what makes it. unit: of the result's last place."""
+    rows = ((signed(x.value), f"{signed(x.value / unit, 4)} ULP", x.said) for x in losses)
+    return ["  " + line for line in text_table(("", "", ""), rows)[1:]]
 
 
 def text(e: ElementSum, steps: Sequence[int] | None = None) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from mmulator.errors import OperandError
 from mmulator.isa.effects import MemoryEffect, Queue, Step, Stored
 from mmulator.isa.types import type_bits
 from mmulator.native.state import FULL, LANES
 from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Operand, Reg
-from mmulator.record.addresses import U64, MemoryWrite, addresses, elements, operands_of, value_of
+from mmulator.record.addresses import U64, MemoryWrite, addresses, elements, operands_of, space_of, value_of
 from mmulator.record.bulk import bulk_span, bulk_write
 from mmulator.record.matrices import stored_at, stored_span
 from mmulator.record.trail import Trail, TrailStep
@@ -202,3 +203,16 @@ def loads(trail: Trail, step: TrailStep) -> Iterator[tuple[Operand, U64, int, st
     size = type_bits(type_name) // 8
     for n, target in enumerate(elements(ins.operands[0])):
         yield target, at + np.uint64(n * size), size, type_name
+
+
+def impossible(trail: Trail, step: TrailStep, lane: int) -> str:
+    """Why a load of global memory cannot be, in a launch that goes on; "" where it can."""
+    every = [*loads(trail, step)]
+    first, size = int(every[0][1][lane]), sum(size for _, _, size, _ in every)
+    if space_of(first) != "global" or trail.read is None or not trail.goes_on:
+        return ""
+    try:
+        trail.read(first, size)
+    except OperandError:
+        return "out of bounds"
+    return "misaligned" if first % size else ""

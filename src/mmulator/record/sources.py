@@ -99,6 +99,10 @@ class Sources(Explainer):
         self._look_at_address(step, lane)
         return _STUB
 
+    def _gets_zero(self, step: TrailStep, lane: int, address: int, cause: Cause, why: str) -> Cause:
+        self._look_at_address(step, lane)
+        return _STUB
+
     def _written(self, found: MemoryWrite, type_name: str, size: int) -> None:
         self._look_at_address(found.step, found.lane)
         self.written(found, "", 0, type_name, size, ())

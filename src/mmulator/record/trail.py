@@ -92,6 +92,7 @@ class Trail:
     pipe: operations of tensor memory.
     reads: (number of a step, first warp's place, number of the operation, image of shared memory) when a wgmma read its operands.
     read: gives bytes of device memory at a generic address, for tensor maps.
+    goes_on: whether accesses that cannot be are left out (How.keep_going).
     """
 
     def __init__(self, cluster: int | None = None, only: Callable[[Instruction], bool] | None = None) -> None:
@@ -109,6 +110,7 @@ class Trail:
                 self.stepped, None, NEVER, lambda grid: [n for n, i in enumerate(grid.kernel.executed) if chosen(i)]
             )
         self.read: Callable[[int, int], bytes] | None = None
+        self.goes_on = False
         self._sites: dict[int, TrailSite] = {}
 
     # recording ------------------------------------------------------------------------------------------------------

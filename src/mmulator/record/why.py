@@ -30,8 +30,9 @@ from mmulator.ptx.tree import (
 from mmulator.record.addresses import MemoryWrite, addresses, elements, space_of, space_text, value_of
 from mmulator.record.cause import Cause, CauseAt, place_text, span_text, thread_text
 from mmulator.record.chains import ProductChain
+from mmulator.record.losses import cut_said, rounded
 from mmulator.record.matrices import loaded_from
-from mmulator.record.memory import combined, combines, last_write, loads, values_of
+from mmulator.record.memory import combined, combines, impossible, last_write, loads, values_of
 from mmulator.record.origins import Origins
 from mmulator.record.parts import part_of, shuffle_lane
 from mmulator.record.places import InCell, InRegister
@@ -174,9 +175,9 @@ class Explainer:
         if loads_cells(ins):
             return self._from_cells(step, lane, name, low, width, cause, path)
         teller = _TELLERS.get(flow)
-        return (teller(self, step, lane, name, low, width, cause, path) if teller else None) or self._lanewise(
-            step, lane, low, width, cause, path
-        )
+        made = teller(self, step, lane, name, low, width, cause, path) if teller else None
+        made = made or self._lanewise(step, lane, low, width, cause, path)
+        return replace(made, remarks=(*made.remarks, *rounded(made)))
 
     def _followed(
         self, step: TrailStep, lane: int, operand: Operand, type_name: str, low: int, width: int, path: tuple[int, ...],
@@ -265,9 +266,16 @@ class Explainer:
         for target, at, size, _ in loads(self.trail, step):
             if isinstance(target, Reg) and target.name == name:
                 address = int(at[lane]) + low // 8
+                if zero := impossible(self.trail, step, lane):
+                    return self._gets_zero(step, lane, address, cause, zero)
                 size = min(size, max(1, width // 8))
                 return replace(cause, inputs=(self.memory(step, lane, address, cause.bits, cause.type, size, path),))
         return None
+
+    def _gets_zero(self, step: TrailStep, lane: int, address: int, cause: Cause, why: str) -> Cause:
+        """The cause of the zero that a load gives where its access cannot be."""
+        name = self.names(address) if why == "misaligned" else "memory of no argument"
+        return replace(cause, inputs=(Cause(name, cause.bits, cause.type, f"{why}: the load gets 0"),))
 
     def _parameter(self, step: TrailStep, ins: Instruction, cause: Cause) -> Cause:
         address = ins.operands[1]
@@ -410,7 +418,7 @@ class Explainer:
             inputs = (self.cell(added, begin.c or 0, begin.key.ctype, begin.d_bits, path),)
         return replace(
             cause, element=element, products=len(chain.links), inputs=inputs, operands=(names[0], names[1]),
-            remarks=(*cause.remarks, *chain.sentences(self.origins, self.trail.read)),
+            remarks=(*cause.remarks, *chain.sentences(self.origins, self.trail.read), *cut_said(element, cause.at)),
         )  # fmt: skip
 
     def _from_cells(

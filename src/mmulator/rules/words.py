@@ -17,6 +17,7 @@ _STRONG_READ = "read it with ld.relaxed or ld.volatile"
 _ADD, _RELEASE = "atom.add or red.add", "atom.exch and .release"
 _FLAG = "st.release.gpu (or fence and atomic) and ld.acquire.gpu"
 _CLUSTER = "(cluster.sync(), barrier.cluster.arrive and wait)"
+WIDE_INDEX = "compute the index in 64 bits: widen a factor before the product"
 # Of each language, longer texts before those that they contain.
 TERMS: Mapping[str, Mapping[str, str]] = {
     "triton": {
@@ -27,6 +28,7 @@ TERMS: Mapping[str, Mapping[str, str]] = {
         _FLAG: 'tl.atomic_xchg(flag, 1, sem="release") and tl.atomic_cas(flag, 1, 1, sem="acquire")',
         _ADD: "tl.atomic_add",
         _RELEASE: 'tl.atomic_xchg(lock, 0, sem="release")',
+        WIDE_INDEX: "compute the index in 64 bits: .to(tl.int64) of a factor before the product",
         _MASK: "check the offsets, and give the tl.load or tl.store a mask that leaves out what is beyond",
     },
     "numba": {
@@ -48,6 +50,7 @@ TERMS: Mapping[str, Mapping[str, str]] = {
         _FLAG: "__threadfence() and an atomic on a flag, and __threadfence() after the read of the flag (or cuda::atomic_ref)",
         _ADD: "atomicAdd",
         _RELEASE: "__threadfence() and atomicExch (or cuda::atomic_ref)",
+        WIDE_INDEX: "compute the index in 64 bits: (long long) or size_t of a factor before the product",
         _MASK: "compare the index with the size before the access (if (i < n))",
         _CLUSTER: "(cluster.sync())",
         "barrier.cluster (cluster.sync())": "cluster.sync()",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
+from mmulator.diagnostics.faults.wraps import wrapped
 from mmulator.launch.grid import Grid
 from mmulator.launch.regions import NULL, Region, freed
 from mmulator.native.state import FaultKind
@@ -15,7 +16,7 @@ from mmulator.ptx.tree import Address, Function, Instruction, Reg
 KINDS = (FaultKind.OUT_OF_BOUNDS, FaultKind.NULL_POINTER)  # of accesses to the global space
 _NEAR = 1 << 20  # bytes: a nearer buffer than the argument's is named too
 _FAR = 1 << 32  # bytes: a greater distance is not meaningful
-_POINTER, _LOW = 8, (1 << 32) - 1
+_POINTER, _LOW, HALF = 8, (1 << 32) - 1, 1 << 63
 FREED = "free memory when the last kernel that uses it is over; a pointer that was stored or passed before must be set anew"
 OWN = "a kernel may use memory of cudaMalloc, cudaMallocManaged and cudaMallocHost, and what cudaHostRegister was given"
 # Of programs of C++, whose device memory the host cannot read: (addresses, name) of the host's memory around an address.
@@ -39,6 +40,9 @@ def place_of(grid: Grid, address: int, ins: Instruction) -> tuple[bool, str, str
     nearest = others[0] if others else None
     if memory is not None and address >= NULL:
         said = f"byte {address - memory.start} of {memory.label}, which has {memory.size}"
+        wrap = wrapped(function_of(grid, ins), ins, (address - memory.start + HALF) % (2 * HALF) - HALF, memory.size)
+        if wrap is not None:
+            return False, f"{said}; {wrap[0]}", wrap[1]
         if nearest is not None and apart(nearest, address) < min(apart(memory, address), _NEAR):
             said += f"; {_beside(nearest, address)}"
         return False, said, None

@@ -239,20 +239,20 @@ _GOES_ON = {
 }
 
 
-def _forgiven(c: FindingContext) -> tuple[str, str]:
-    """The message and the place of an access that failed in a launch that continues after faults (keep_going)."""
+def _forgiven(c: FindingContext) -> tuple[str, str, str]:
+    """The message, place and perhaps hint of an access that failed in a launch that continues after faults (keep_going)."""
     from mmulator.diagnostics.faults import describe as faults
     from mmulator.diagnostics.faults import memory as faults_memory
 
-    kind, (at, size), ins = FaultKind(c.words[0]), (int(c.entry["at"]), int(c.entry["bytes"])), c.instruction
+    kind, (at, size), ins, help = FaultKind(c.words[0]), (int(c.entry["at"]), int(c.entry["bytes"])), c.instruction, None
     place = faults.describe_address(c.grid, at) if kind != FaultKind.BEYOND_SPACE else "beyond the state space"
     if kind in faults_memory.KINDS:
-        null, place, _ = faults_memory.place_of(c.grid, at, ins)
+        null, place, help = faults_memory.place_of(c.grid, at, ins)
         kind = FaultKind.NULL_POINTER if null else FaultKind.OUT_OF_BOUNDS
     does = _GOES_ON.get(ins.effects.memory, "zeros are copied, or nothing")
     where = place if place.startswith("byte ") else f"address 0x{at:x}, {place}"
     wrong = faults.WORDS.get(kind, "wrong state space")
-    return f"{wrong}: {ins.mnemonic}; the launch goes on, {does}", f"{size} byte{'s' * (size != 1)} at {where}"
+    return f"{wrong}: {ins.mnemonic}; the launch goes on, {does}", f"{size} byte{'s' * (size != 1)} at {where}", help or ""
 
 
 @lru_cache(1024)
@@ -287,7 +287,7 @@ def _layout(c: FindingContext) -> str:
     return f"{OPERAND_NAMES[c.words[0]]} {c.words[1]:#x} of {c.instruction.mnemonic}: {text}; {hint}"
 
 
-SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
+SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str] | tuple[str, str, str]]] = {
     BOUNDS.number: _forgiven, ALIGNMENT.number: _forgiven, SPACES.number: _forgiven,
     WGMMA_OPERAND.number: _differs, OPERAND_DIFFERS.number: _differs, WMMA_OPERAND.number: _differs,
     SELECTOR.number: _differs, SELECTOR_RANGE.number: _range,

@@ -43,7 +43,7 @@ def finding(grid: Grid, entry: Any, count: int) -> Finding:
     lines = ins.span, other.span if other is not None else None
     return Finding(
         rule.name, str(rule.severity), message, ins.mnemonic, location(ins), ins.span.brief, context.who, where,
-        context.conflict, grid.seed, count, spoken(own[0] if own else rule.hint, *lines), span=ins.span,
+        context.conflict, grid.seed, count, spoken("".join(own) or rule.hint, *lines), span=ins.span,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mmulator.codegen.lang import Instrument, native
 from mmulator.codegen.types import ptr, ptr_to, u32, u64, void
 from mmulator.codegen.values import Builder, Value
+from mmulator.native.memory.screens import leave_out
 from mmulator.native.state import Warp
 
 
@@ -33,5 +34,6 @@ def tell_of_work(w: ptr_to(Warp), work: ptr_to(ptr), count: u32) -> None:
 
 
 STEPS = Instrument(
-    "steps", {"stepped": count_step, "wgmma_reads": tell_of_operands, "tensor_carried": tell_of_work}
+    "steps",
+    {"stepped": count_step, "wgmma_reads": tell_of_operands, "tensor_carried": tell_of_work, "screened": leave_out},
 )

@@ -10,23 +10,24 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import permutations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.isa.types import TYPES
-from mmulator.numerics.element import ElementSum, number
+from mmulator.numerics.element import ElementSum, Loss, last_place, number
 from mmulator.numerics.formats import element_type
+from mmulator.numerics.telling import loss_lines
 from mmulator.record.cause import Cause, place_text
+from mmulator.record.losses import SAME, cut_said, losses_of, number_of, product_of
 from mmulator.record.names import DeviceArray
 from mmulator.record.origins import summary
 from mmulator.record.values import dtype_of
 
-EXACT = "the exact sum"  # label of a reference that nobody gave
 _NAME = re.compile(r"(.*)\[([\d,]+)\]")
-_SAME = ("mov", "ld", "st", "cvt", "shfl", "tcgen05", "bytes of", "cp", "red", "selp")  # that hand a value on, rounded at most
+_TRIED = "other rows and columns of the arrays, chunks of k left out or twice, no accumulator, a factor of a power of two or -1"
 _SIMPLE = (2.0, 0.5, 4.0, 0.25, 8.0, 0.125, 16.0, 0.0625, -1.0)
 Vector = NDArray[np.float64]
 Wanted = tuple[float, float]  # a value, and the unit of its last place in the reference's type
@@ -36,9 +37,9 @@ Wanted = tuple[float, float]  # a value, and the unit of its last place in the r
 class BesideReference:
     """An element beside the one of a reference.
 
-    label: where the reference comes from: `expected.npz`, `assert_close`, or EXACT.
+    label: where the reference comes from: `expected.npz`, `assert_close`.
     want: its value.
-    said: sentences about the difference, the most telling one first.
+    said: sentences about the difference: how much it is, what explains it most, and more.
     """
 
     label: str
@@ -72,7 +73,7 @@ class Reference:
             value = float(array.reshape(-1)[index[0]] if len(index) == 1 else array[index])
         except (IndexError, TypeError):
             return None
-        return value, last_place(value, array.dtype)
+        return value, place_in(value, array.dtype)
 
 
 @dataclass(frozen=True)
@@ -100,42 +101,23 @@ def beside_reference(cause: Cause, wanted: Wanted | None, label: str, arrays: Re
     """An element beside a reference's.
 
     cause: the element.
-    wanted: the reference's value; None: nobody gave one, and the exact sum of the operands that were read counts.
+    wanted: the reference's value; None: it has none.
     label: where it comes from.
     arrays: of the launch.
 
-    None where the element is no number, or no sum whose exact value is known and nobody gave a reference.
+    None where the element is no number, or the reference has none.
     """
-    got = number_of(cause)
-    product = product_of(cause)
-    if got is None or (wanted is None and (product is None or product.element is None)):
+    got, product = number_of(cause), product_of(cause)
+    if got is None or wanted is None:
         return None
-    if wanted is None:
-        assert product is not None and product.element is not None
-        wanted, label = (float(product.element.exact), 0.0), EXACT
     want, unit = wanted
-    told = [_apart(got, want, cause.type)]
+    told = [_apart(float(got), want, cause.type)]
     if product is not None and product.element is not None:
-        told += _of_sum(product, product.element, want, max(unit, last_place(want, dtype_of(cause.type))), cause, arrays)
+        told += _of_sum(product, product.element, want, max(unit, place_in(want, dtype_of(cause.type))), cause, arrays)
+    elif float(got) != want:
+        made = next((x for x in cause.walk() if not x.how.startswith(SAME)), cause)
+        told.append(f"what would make it was not looked for: it is no sum of a matrix product alone, but made by {made.how}")
     return BesideReference(label, want, tuple(told))
-
-
-def number_of(cause: Cause) -> float | None:
-    """The value of a cause as a number; None for bits and predicates."""
-    t = TYPES.get(cause.type)
-    if t is None or t.kind not in ("float", "signed", "unsigned"):
-        return None
-    raw = cause.bits.to_bytes(max(1, dtype_of(t.name).itemsize), "little")
-    return float(np.frombuffer(raw, dtype_of(t.name))[0])
-
-
-def product_of(cause: Cause) -> Cause | None:
-    """The matrix product whose result the element is, but for copies and conversions."""
-    while cause.element is None:
-        if len(cause.inputs) != 1 or not cause.how.startswith(_SAME):
-            return None
-        cause = cause.inputs[0]
-    return cause
 
 
 def _text(value: float) -> str:
@@ -150,31 +132,27 @@ def _apart(got: float, want: float, type_name: str) -> str:
     said = f"here {_text(got)}"
     if not math.isfinite(off):
         return said
-    near = last_place(want, dtype)
+    near = place_in(want, dtype)
     parts = [f"{100 * abs(off / want):.3g} %"] if want else []
     parts += [f"{abs(off / near):.4g} ULP"] if near and abs(off / near) < 1e6 else []
     return f"{said}: {'more' if off > 0 else 'less'} by {abs(off):.6g}" + (f" ({', '.join(parts)})" if parts else "")
 
 
-def last_place(value: float, dtype: np.dtype[Any]) -> float:
+def place_in(value: float, dtype: np.dtype[Any]) -> float:
     """The unit of the last place of a value in a type; 0 of integers and where it is not finite."""
     if dtype.kind not in "fV":
         return 0.0
-    if not math.isfinite(value):
-        return 0.0
-    import ml_dtypes
-
-    info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-    exponent = max(math.frexp(value)[1] - 1, int(info.minexp)) if value else int(info.minexp)
-    return math.ldexp(1.0, exponent - int(info.nmant))
+    with np.errstate(all="ignore"):
+        found = abs(float(np.spacing(np.asarray(value).astype(dtype))))
+    return found if math.isfinite(found) else 0.0
 
 
 def _of_sum(
     product: Cause, e: ElementSum, want: float, unit: float, cause: Cause, arrays: ReferenceArrays
 ) -> Iterator[str]:
     """Sentences about a sum: rounding, else products too many, too few, or others. unit: of the reference's last place."""
-    terms = np.array([float(p) for p in e.products()])
-    begin = float(_begin(e))
+    terms = np.array([float(p) for p in e.products(whole=True)])
+    begin = float(number(element_type(e.key.ctype), e.c))
     if not np.isfinite(terms).all() or not math.isfinite(begin) or not math.isfinite(want):
         first = next((n for n, p in enumerate(terms) if not math.isfinite(p)), None)
         if first is not None and math.isfinite(want):
@@ -182,41 +160,25 @@ def _of_sum(
         return
     spread = float(np.sqrt(np.sum(terms**2) * max(1, len(terms))))
     room = 1.5 * unit + spread * 2.0**-21
-    exact = float(e.exact)
-    if abs(exact - want) <= room:
-        yield from _rounding(e, want, cause, exact)
-        return
+    for exact, said in ((e.exact, "given"), (e.read, "read")):
+        if abs(float(exact) - want) <= room:
+            yield from _rounding(product, e, Fraction(exact), said, want, cause)
+            return
     yield from _other_sum(product, e, want, cause, arrays, terms, begin, room)
 
 
-def _begin(e: ElementSum) -> Any:
-    return number(element_type(e.key.ctype), e.c)
-
-
-def _rounding(e: ElementSum, want: float, cause: Cause, exact: float) -> Iterator[str]:
-    """The operands are the reference's: the step from which on rounding makes the difference."""
-    got = number_of(cause) or 0.0
-    here, there = (f"{value - exact:+.3g}" if value != exact else "exact" for value in (got, want))
-    yield f"the exact sum of what was read is {_text(exact)}: the difference is rounding"
-    yield f"off the exact sum: {here} here, {there} in the reference"
-    half = abs(got - want) / 2
-    if not half or abs(got - exact) < half:
-        return
-    products, total = [float(p) for p in e.products()], float(_begin(e))
-    sums = e.running()
-    done, parted = 0, None
-    for count in sorted(sums):
-        total += sum(products[done:count])
-        done = count
-        off = float(sums[count].value) - total
-        if abs(off) <= half:
-            parted = None
-        elif parted is None:
-            parted = count, off
-    if parted is None:
-        yield f"here it comes from the rounding to {cause.type} at the end"
+def _rounding(product: Cause, e: ElementSum, exact: Fraction, said: str, want: float, cause: Cause) -> Iterator[str]:
+    """The operands are the reference's: what parts the element from the exact sum of what was `said`: "given", or "read"."""
+    losses, unit = losses_of(cause), last_place(element_type(cause.type), cause.bits)
+    parts = [x for x in losses if said == "given" or x.kind != "operands"]
+    most = max(parts, key=lambda x: abs(x.value), default=None)
+    if most is not None and most.kind == "operands":
+        yield from cut_said(e, product.at, unit)
     else:
-        yield f"here the sum is off from k {e.positions[parted[0] - 1]} on: {parted[1]:+.3g} behind {parted[0]} products"
+        yield f"the exact sum of what was {said} is {_text(float(exact))}: the difference is rounding"
+    own = exact - Fraction(want)
+    if losses:
+        yield from loss_lines([*parts, *([Loss("reference", "the reference's own rounding", own)] if own else [])], unit)
 
 
 def _other_sum(
@@ -247,7 +209,8 @@ def _other_sum(
             if abs(exact + part - want) <= room:
                 yield f"with k {_between(e, at, size)} twice it is the reference's: {_ranges(product, at, size)}"
                 return
-    yield f"at {place_text(product.at)} the operands differ: no part of their sum is the reference" if product.at else ""
+    where = f"at {place_text(product.at)} " if product.at else ""
+    yield f"{where}the operands differ: no part of their sum is the reference (tried: {_TRIED})"
 
 
 def _between(e: ElementSum, at: int, size: int) -> str:
