@@ -45,7 +45,7 @@ def test_a_program(tmp_path: Path) -> None:
     (tmp_path / "prog.py").write_text(KERNEL + 'run("cuda")\nrun("cuda")\n')
     said = command(tmp_path, "exec", "--why", "z[999]", "--why", "sub:z[1]", "--why", "add:y[5]", "prog.py")
     assert all(text in said for text in WHY), said
-    assert "why z[999], launch 2 of add" in said and "why sub:z[1]: no launch has such an array" in said, said
+    assert "why z[999], launch 2 of add" in said and "why sub:z[1]: no kernel with this name was launched" in said, said
     assert "why add:y[5]: 2 launches, and none stored it; no store came to its address" in said
     assert "(prog.py:8)" in said
 

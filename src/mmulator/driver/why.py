@@ -14,16 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mmulator.demangle import demangle
+from mmulator.driver.memory import numbers
 from mmulator.errors import LaunchError, MmulatorError
 from mmulator.findings import WIDTH
 from mmulator.host.report import Report
 from mmulator.host.why import About, WhyAnswer, other_of
+from mmulator.interop import named_dtype
 from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.launch.launch import How, Launch
 from mmulator.program.calls import reached
+from mmulator.program.parameters import called, elements
 from mmulator.record.asked import AUTO, Asked, Question, element_of, question
-from mmulator.record.names import DeviceArray, DeviceNames
+from mmulator.record.names import DeviceArray, DeviceNames, mapped
 
 if TYPE_CHECKING:
     from mmulator.diagnostics.watch import Watches
@@ -72,9 +75,8 @@ class Asking:
             try:
                 asked = element_of(q, names, cache(lambda: stored_type(launch.kernel)))
             except LaunchError as error:
-                if q.kernel:
-                    raise
-                self.refused[q.text] = error.message + (f" ({error.hint})" if error.hint else "")
+                said = error.message.removeprefix("why: ")
+                self.refused[q.text] = said + (f" ({error.hint})" if error.hint else "")
                 continue
             self.launches[q.text] = number = self.launches.get(q.text, 0) + 1
             if q.launch in (0, number):
@@ -100,7 +102,8 @@ class Asking:
                 said = "".join(f"; {note}" for note in self.missed.get(q.text, ()))
                 say(f"mmulator: why {q.text}: {count:,} launch{'es' * (count != 1)}, and none stored it{said}\n")
             else:
-                say(f"mmulator: why {q.text}: {self.refused.get(q.text, 'no launch has such an array')}\n")
+                nothing = f"no kernel {'with this name ' * bool(q.kernel)}was launched"
+                say(f"mmulator: why {q.text}: {self.refused.get(q.text, nothing)}\n")
         told = [(kernel, answer) for kernel, _, answer in self.answers.values()]
         for lines, kernel, found in self.kept.told() if self.kept is not None else ():
             say(f"mmulator: {lines}\n")
@@ -155,17 +158,28 @@ def device_arrays(launch: Launch, known: Sequence[DeviceArray]) -> list[DeviceAr
     """
     arguments, kernel = launch.arguments, launch.kernel
     out, starts, regions = [*known], {a.start for a in known}, arguments.regions
-    kind = stored_type(kernel) if len(out) < len(kernel.signature.params) else ""
-    size = max(1, type_bits(kind) // 8) if kind else 1
-    for p, offset in zip(kernel.signature.params, kernel.signature.offsets):
-        if p.size == 8:
-            address = int.from_bytes(arguments.params[offset : offset + 8].tobytes(), "little")
+    if len(out) < len(kernel.signature.params):
+        kind = stored_type(kernel)
+        size = max(1, type_bits(kind) // 8) if kind else 1
+        given = called(kernel.function)
+        kinds = elements(kernel.name) or [""] * len(given)
+        for name, element, p, at in zip(given, kinds, kernel.signature.params, kernel.signature.offsets):
+            also = p.name.removeprefix(f"{kernel.name}_")
+            if p.size != 8:
+                continue
+            address = int.from_bytes(arguments.params[at : at + 8].tobytes(), "little")
             region = next((r for r in (*regions.given, *regions) if r.start <= address < r.end), None)
             if region is not None and address not in starts:
-                name = p.name.removeprefix(f"{kernel.name}_")  # as nvcc calls them: param_3
-                out.append(DeviceArray(name, address, region.end - address, (), size))
+                dtype = named_dtype(element) if element else None
+                each = dtype.itemsize if dtype else size
+                out.append(DeviceArray(name, address, region.end - address, (), each, dtype, also=also))
+        out += (a for a in mapped(launch, given) if a.start not in starts)
     starts = {a.start for a in out}
-    return out + [DeviceArray(r.label, r.start, r.size) for r in (*regions.given, *regions) if r.start not in starts]
+    for r in (*regions.given, *regions):
+        if r.start not in starts:
+            starts.add(r.start)
+            out.append(DeviceArray(f"alloc_{numbers[r.start]}" if r.start in numbers else r.label, r.start, r.size))
+    return out
 
 
 def stored_type(kernel: Any) -> str:

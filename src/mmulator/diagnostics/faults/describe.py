@@ -55,7 +55,7 @@ def describe_address(grid: Grid, address: int, cta: ResidentCta | None = None) -
             return describe_shared(grid, offset, cta)
         if slot in names:
             return f"byte {offset} of {names[slot]}"
-    near = [m for m in grid.memory if -(1 << 31) < address - m.start < m.size + (1 << 32)]
+    near = [m for m in faults_memory.named(grid) if -(1 << 31) < address - m.start < m.size + (1 << 32)]
     if not near:
         return faults_memory.own_memory(grid, address) or "memory that no argument owns"
     nearest = min(near, key=lambda m: faults_memory.apart(m, address))

@@ -1,0 +1,126 @@
+"""Tiles in shared memory that products read through matrix descriptors: whether a descriptor leads to the elements meant.
+
+The tile was copied from a matrix in device memory. The descriptor's first element, and those beside it, say which way its rows
+and columns run there. What a descriptor with a wrong stride or swizzle reads is elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmulator.isa.types import TYPES
+from mmulator.launch.tensor_tables import unpacking
+from mmulator.layouts import MatrixDescriptor, operand_addresses
+from mmulator.layouts.descriptors import SharedDescriptor
+from mmulator.layouts.tensor_variants import Variant
+from mmulator.program.addresses import SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.record.addresses import operands_of, value_of
+from mmulator.record.memory import last_write
+from mmulator.record.names import DeviceNames
+from mmulator.record.products import ProductElement
+from mmulator.record.tensor.products import element_places
+from mmulator.record.trail import Trail, TrailStep
+
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A matrix in shared memory as a product reads it.
+
+    descriptor: leads to it.
+    across: whether M or N is contiguous in it.
+    at: address of each element [row of A or column of B, k].
+    line: the row or column that is read.
+    before: number of the step before which it is read.
+    """
+
+    descriptor: MatrixDescriptor
+    across: bool
+    at: Index
+    line: int
+    before: int
+
+
+def astray(trail: Trail, names: object, step: TrailStep, product: ProductElement, side: str) -> str:
+    """A sentence about a descriptor that leads to other elements than its matrix has; "" where none is known to.
+
+    trail, step: the steps, and that which issued the product.
+    names: of device memory.
+    product: the product.
+    side: a or b.
+    """
+    tile = _tile(trail, step, product, side)
+    if tile is None or not isinstance(names, DeviceNames) or min(tile.at.shape) < 2:
+        return ""
+    first, down, beside = (_copied(trail, names, tile, *at) for at in ((0, 0), (1, 0), (0, 1)))
+    if first is None or down is None or beside is None:
+        return ""
+    by_line, by_k = down[1] - first[1], beside[1] - first[1]
+    if any(way.sum() != 1 or abs(way).sum() != 1 for way in (by_line, by_k)) or (by_line == by_k).all():
+        if len(first[1]) != 2 or "tensorMap" not in operands_of(trail.instruction(first[0])):
+            return ""
+        down_by, beside_by = by_line, by_k
+        by_line, by_k = np.eye(2, dtype=np.int64)[:: -1 if tile.across else 1]  # bytes beside each other stay so in a box
+        if not down_by @ by_k and not beside_by @ by_line:  # the box takes every second row, or so
+            return ""
+    for k in range(tile.at.shape[1]):
+        found = _copied(trail, names, tile, tile.line, k)
+        if found is None or found[0] is not first[0] or found[2] != first[2]:
+            continue
+        away = found[1] - first[1]
+        line, along = int(away @ by_line), int(away @ by_k)
+        if (line, along) != (tile.line, k):
+            d, what = tile.descriptor, "row" if along == k else "element"
+            meant, led = (tile.line, line) if along == k else ([tile.line, k], [line, along])
+            return (
+                f"{what} {meant} of the tile was meant: the descriptor ({d.mode.name} swizzle, leading offset "
+                f"{d.leading_byte_offset}, stride {d.stride_byte_offset}) leads to {what} {led}"
+            )
+    return ""
+
+
+def _copied(trail: Trail, names: DeviceNames, tile: Tile, line: int, k: int) -> tuple[TrailStep, Index, str] | None:
+    """(the step that copied an element of a tile, its index in the matrix of device memory, that matrix), if all are known."""
+    found = last_write(trail, tile.before, int(tile.at[line, k]))
+    array = names.at(found.source) if found is not None and found.source is not None else None
+    if array is None or len(array.shape) < 2 or found is None or found.source is None:
+        return None
+    if trail.instruction(found.step).form["mode"] not in ("", "tile"):  # rows of gather4 and pixels of im2col are where they like
+        return None
+    return found.step, np.array(array.index(found.source)[0]), array.name
+
+
+def _tile(trail: Trail, step: TrailStep, product: ProductElement, side: str) -> Tile | None:
+    """The tile of A or B, if it is in shared memory."""
+    form, named = trail.instruction(step).form, operands_of(trail.instruction(step))
+    bits = TYPES[product.key.atype if side == "a" else product.key.btype].bits
+    if "d" in named and f"{side}-desc" in named and trail.operands_read(step) is not None:
+        word = value_of(trail, step, (step.lanes & -step.lanes).bit_length() - 1, named[f"{side}-desc"])
+        read = trail.operands_read(step)
+        if word is None or read is None:
+            return None
+        descriptor = MatrixDescriptor.decode(word)
+        lines, k = (form.m, form.k // (2 if form.sparse else 1)) if side == "a" else (form.n, form.k)
+        across = bool(value_of(trail, step, 0, named.get(f"imm-trans-{side}")))
+        at = operand_addresses(descriptor, lines, k, bits, across)
+        line, cta, before = product.row if side == "a" else product.column, step.place.cta, read[0]
+    else:
+        op = next((op for op in trail.pipe.operations if op.step is step and op.table is not None), None)
+        if op is None or op.table is None or (side == "a" and op.work["in_cells"]):
+            return None
+        variant = Variant.of_number(int(op.table["mode"]))
+        d = variant.decode(int(op.table["word"]))
+        word, lines = int(op.work[side]), (d.m if side == "a" else d.n) // len(op.ctas)
+        unpack = unpacking(d.kind, d.atype if side == "a" else d.btype)[0]
+        k = d.k // 2 if d.sparse and side == "a" else d.k
+        descriptor = SharedDescriptor.decode(word)
+        across = d.transpose_a if side == "a" else d.transpose_b
+        at, _ = element_places(word, lines, k, bits, unpack, across)
+        part, line = divmod(product.row if side == "a" else product.column, lines)
+        cta, before = op.ctas[part], op.time
+    rank = int(step.place.resident.ctas["shared_base"][cta]) - SHARED_BASE
+    return Tile(descriptor, across, at + (SLOT_SHARED << SLOT_SHIFT) + rank, line, before)
