@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import mmulator as mm
-from mmulator.program.parameters import called, elements, names
+from mmulator.program.parameters import called, kinds, names
 
 SAXPY = "_Z5saxpyifPKfPf", "u32 f32 u64 u64"
 # (source, kernel, types of its parameters, line of its first instruction, names)
@@ -56,11 +56,13 @@ def test_names_are_those_of_the_definition_that_fits(name: str, tmp_path: Path) 
     )  # fmt: skip
     function = mm.Module.load(tmp_path / "k.ptx")[kernel].function
     assert " ".join(names(function)) == known
-    assert called(function) == (known.split() or [f"param_{n}" for n in range(len(each))])
+    assert [*called(function)] == (known.split() or [f"{kernel}_param_{n}" for n in range(len(each))])
     (tmp_path / "k.cu").unlink()
     assert not names(function)
 
 
-def test_pointers_lead_to_elements_of_a_type() -> None:
-    assert elements("_Z3mmaPfPK6__halfP13__nv_bfloat16iPvPPKf") == ["float32", "float16", "bfloat16", "", "", ""]
-    assert elements("mma") == []
+def test_types_of_parameters_and_of_what_they_point_to() -> None:
+    assert kinds("_Z3mmaPfPK6__halfP13__nv_bfloat16iPvPPKfy") == [
+        ("f32", True), ("f16", True), ("bf16", True), ("s32", False), ("", True), ("", True), ("u64", False)
+    ]  # fmt: skip
+    assert kinds("mma") == []

@@ -19,14 +19,14 @@ from mmulator.errors import LaunchError, MmulatorError
 from mmulator.findings import WIDTH
 from mmulator.host.report import Report
 from mmulator.host.why import About, WhyAnswer, other_of
-from mmulator.interop import named_dtype
 from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.launch.launch import How, Launch
 from mmulator.program.calls import reached
-from mmulator.program.parameters import called, elements
+from mmulator.program.parameters import called, kinds
 from mmulator.record.asked import AUTO, Asked, Question, element_of, question
 from mmulator.record.names import DeviceArray, DeviceNames, mapped
+from mmulator.record.values import dtype_of
 
 if TYPE_CHECKING:
     from mmulator.diagnostics.watch import Watches
@@ -161,18 +161,18 @@ def device_arrays(launch: Launch, known: Sequence[DeviceArray]) -> list[DeviceAr
     if len(out) < len(kernel.signature.params):
         kind = stored_type(kernel)
         size = max(1, type_bits(kind) // 8) if kind else 1
-        given = called(kernel.function)
-        kinds = elements(kernel.name) or [""] * len(given)
-        for name, element, p, at in zip(given, kinds, kernel.signature.params, kernel.signature.offsets):
+        given = [name.removeprefix(f"{kernel.name}_") for name in called(kernel.function)]
+        each = kinds(kernel.name) or [("", False)] * len(given)
+        for name, (element, points), p, at in zip(given, each, kernel.signature.params, kernel.signature.offsets):
             also = p.name.removeprefix(f"{kernel.name}_")
             if p.size != 8:
                 continue
             address = int.from_bytes(arguments.params[at : at + 8].tobytes(), "little")
             region = next((r for r in (*regions.given, *regions) if r.start <= address < r.end), None)
             if region is not None and address not in starts:
-                dtype = named_dtype(element) if element else None
-                each = dtype.itemsize if dtype else size
-                out.append(DeviceArray(name, address, region.end - address, (), each, dtype, also=also))
+                dtype = dtype_of(element) if element and points else None
+                itemsize = dtype.itemsize if dtype else size
+                out.append(DeviceArray(name, address, region.end - address, (), itemsize, dtype, also=also))
         out += (a for a in mapped(launch, given) if a.start not in starts)
     starts = {a.start for a in out}
     for r in (*regions.given, *regions):

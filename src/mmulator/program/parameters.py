@@ -7,28 +7,26 @@ lines that `.loc` names. A definition gives names only if it has as many paramet
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
-from mmulator.demangle import demangle
+from mmulator.demangle import base_name, demangle
 from mmulator.ptx.tree import Function
 
 _SIZES = {"bool": 1, "char": 1, "short": 2, "int": 4, "long": 8, "float": 4, "double": 8}
-_QUALIFIERS = r"\b(?:const|volatile|struct|class|typename|__restrict__|__restrict|__grid_constant__|__nv_\w+__)\b"
+_BUILTIN = {*_SIZES, "unsigned", "signed"}
+_QUALIFIERS = r"\b(?:const|volatile|struct|class|typename|__restrict|__\w+__)\b"
 _OPAQUE = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"' + r"|'(?:\\.|[^'\\\n])'"
-# NumPy's names of the types that C++ names of element types are
 _ELEMENTS = {
-    "float": "float32", "double": "float64", "int": "int32", "unsigned int": "uint32", "short": "int16",
-    "unsigned short": "uint16",
-    "char": "int8", "signed char": "int8", "unsigned char": "uint8", "long": "int64", "unsigned long": "uint64",
-    "long long": "int64", "unsigned long long": "uint64", "__half": "float16", "__nv_bfloat16": "bfloat16",
-    "__nv_fp8_e4m3": "float8_e4m3fn", "__nv_fp8_e5m2": "float8_e5m2",
+    "float": "f32", "double": "f64", "int": "s32", "unsigned int": "u32", "short": "s16", "unsigned short": "u16", "char": "s8",
+    "signed char": "s8", "unsigned char": "u8", "long": "s64", "unsigned long": "u64", "long long": "s64",
+    "unsigned long long": "u64", "__half": "f16", "__nv_bfloat16": "bf16", "__nv_fp8_e4m3": "e4m3", "__nv_fp8_e5m2": "e5m2",
 }  # fmt: skip
 
 
-def called(function: Any) -> list[str]:
-    """What each parameter of a kernel is called: as in the source, else as in PTX, without the kernel's name before it."""
-    return [*names(function)] or [p.name.removeprefix(f"{function.name}_") for p in function.params]
+def called(function: Function) -> Sequence[str]:
+    """What each parameter of a kernel is called: as in the source, else as in PTX."""
+    return names(function) or [p.name for p in function.params]
 
 
 def names(function: Function) -> tuple[str, ...]:
@@ -41,60 +39,46 @@ def names(function: Function) -> tuple[str, ...]:
     return _declared(function.name, tuple(p.size for p in function.params), own.line, "\n".join(rows)) if rows else ()
 
 
-def elements(name: str) -> list[str]:
-    """NumPy's name of the type that each parameter of a kernel points to, by the kernel's name; "" where it is no known one."""
-    return [_ELEMENTS.get(_plain(t[:-1]), "") if t.endswith("*") else "" for t in _types(name)]
+def kinds(name: str) -> list[tuple[str, bool]]:
+    """The PTX type of each parameter of a kernel, by the kernel's name; of a pointer, with True, of what it leads to; else ""."""
+    return [(_ELEMENTS.get(_plain(t.removesuffix("*")), ""), t.endswith("*")) for t in _types(name)]
 
 
 def _types(name: str) -> list[str]:
     """The types of a function's parameters, by its mangled name."""
     readable = demangle(name)
-    return _parted(readable[_opening(readable) + 1 : -1]) if readable != name and readable.endswith(")") else []
+    while (less := re.sub(r"<[^<>]*>", "", readable)) != readable:
+        readable = less
+    return _parts(readable.rpartition(f"{_base(name)}(")[2].removesuffix(")")) if readable != name else []
 
 
-def _opening(text: str) -> int:
-    """Where the bracket opens that the last character closes."""
-    depth = 0
-    for at in range(len(text) - 1, 0, -1):
-        depth += (text[at] == ")") - (text[at] == "(")
-        if not depth:
-            return at
-    return len(text)
+def _base(name: str) -> str:
+    return base_name(name).partition("<")[0].rpartition(":")[2]
 
 
-def _parted(text: str) -> list[str]:
-    """The parts between commas outside of brackets."""
-    found, depth = [""], 0
-    for c in text:
-        depth += (c in "(<[{") - (c in ")>]}")
-        if c == "," and not depth:
-            found.append("")
-        else:
-            found[-1] += c
-    return [part.strip() for part in found if part.strip()]
+def _parts(text: str) -> list[str]:
+    """The parts between commas, without what is in brackets."""
+    while (less := re.sub(r"<[^<>]*>|\([^()]*\)|\{[^{}]*\}|\[\[[^][]*\]\]", "", text)) != text:
+        text = less
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _plain(type_name: str) -> str:
     """A type without qualifiers, with the words of C++ in the order of the demangler."""
     words = re.sub(_QUALIFIERS, " ", type_name).split()
-    if {*words} <= {*_SIZES, "unsigned", "signed"} and len(words) > 1:
-        kind = [w for w in words if w not in ("int", "unsigned", "signed")] or ["int"]
-        sign = ["unsigned"] if "unsigned" in words else ["signed"] if words.count("signed") and kind == ["char"] else []
-        words = sign + kind
-    return "unsigned int" if words == ["unsigned"] else "int" if words == ["signed"] else " ".join(words)
+    if not words or not {*words} <= _BUILTIN:
+        return " ".join(words)
+    kind = " ".join(w for w in words if w not in ("int", "unsigned", "signed")) or "int"
+    return ("unsigned " if "unsigned" in words else "signed " if kind == "char" and "signed" in words else "") + kind
 
 
 @lru_cache(maxsize=64)
 def _declared(name: str, sizes: tuple[int, ...], line: int, text: str) -> tuple[str, ...]:
     """The names in the definition of a kernel that has a line of the source's text in it."""
     text = re.sub(_OPAQUE, lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.S)
-    readable = demangle(name)
-    head = readable[: _opening(readable)] if readable.endswith(")") else readable
-    while (less := re.sub(r"<[^<>]*>", "", head)) != head:
-        head = less
     at = sum(len(row) + 1 for row in text.split("\n")[: line - 1])
     found: tuple[str, ...] = ()
-    for match in re.finditer(rf"\b{re.escape(re.split(r'[ :]', head)[-1])}\s*\(", text):
+    for match in re.finditer(rf"\b{re.escape(_base(name))}\s*\(", text):
         close = _closing(text, match.end() - 1)
         body = re.match(r"\s*\{", text[close + 1 :])
         begin = text.rfind("\n", 0, match.start()) + 1
@@ -105,10 +89,9 @@ def _declared(name: str, sizes: tuple[int, ...], line: int, text: str) -> tuple[
 
 def _closing(text: str, start: int) -> int:
     """Where the bracket closes that a character opens; before all text if it does not."""
-    opens = text[start]
-    closes, depth = {"(": ")", "{": "}"}[opens], 0
-    for m in re.finditer(rf"[\{opens}\{closes}]", text[start:]):
-        depth += 1 if m[0] == opens else -1
+    depth = 0
+    for m in re.finditer(r"[()]" if text[start] == "(" else r"[{}]", text[start:]):
+        depth += 1 if m[0] == text[start] else -1
         if not depth:
             return start + m.start()
     return -1
@@ -116,19 +99,17 @@ def _closing(text: str, start: int) -> int:
 
 def _names_in(declared: str, sizes: tuple[int, ...], types: list[str]) -> tuple[str, ...]:
     """The names in the text between the brackets of a declaration, if each parameter fits."""
-    given = _parted(declared)
+    given = _parts(declared)
     if "#" in declared or "..." in declared or len(given) != len(sizes) or (types and len(types) != len(sizes)):
         return ()
     found = []
     for text, size, kind in zip(given, sizes, types or [""] * len(sizes)):
-        text = re.sub(r"\[\[.*?\]\]|\b__\w+__\s*\([^()]*\)", " ", text.partition("=")[0])
-        while (less := re.sub(r"<[^<>]*>", "", text)) != text:
-            text = less
-        match = re.fullmatch(r"(.*[\s*&])([A-Za-z_]\w*)\s*((?:\[[^\]]*\])*)", re.sub(_QUALIFIERS, " ", text).strip())
-        if match is None or "(" in text or match[2] in (*_SIZES, "unsigned", "signed") or not match[1].strip():
+        text = re.sub(_QUALIFIERS, " ", text.partition("=")[0]).strip()
+        match = re.fullmatch(r"(.*[\s*&])([A-Za-z_]\w*)\s*((?:\[[^\]]*\])*)", text)
+        if match is None or match[2] in _BUILTIN or not match[1].strip():
             return ()
         of, points = _plain(match[1]), match[1].rstrip().endswith("*") or bool(match[3])
-        builtin = not points and {*of.split()} <= {*_SIZES, "unsigned", "signed"}
+        builtin = not points and {*of.split()} <= _BUILTIN
         if points and (size != 8 or (kind and not kind.endswith("*"))):
             return ()
         if builtin and (size != _SIZES.get(of.split()[-1], size) or (kind and _plain(kind) != of)):

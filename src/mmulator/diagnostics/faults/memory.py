@@ -10,7 +10,7 @@ from mmulator.launch.grid import Grid
 from mmulator.launch.regions import NULL, Region
 from mmulator.native.state import FaultKind
 from mmulator.program.addresses import SHARED_BASE
-from mmulator.program.parameters import names
+from mmulator.program.parameters import called, names
 from mmulator.program.provenance import pointers
 from mmulator.ptx.tree import Address, Function, Instruction, Reg
 
@@ -71,11 +71,6 @@ def named(grid: Grid) -> Sequence[Region]:
     return out
 
 
-def _called(grid: Grid) -> list[str]:
-    function = grid.kernel.program.entry.function
-    return [*names(function)] or [p.name for p in function.params]
-
-
 def own_memory(grid: Grid, address: int) -> str:
     """Memory that a program of C++ never gave to CUDA in words: which it is, and the argument nearest to the address that points
     there; "" for other addresses.
@@ -88,7 +83,7 @@ def own_memory(grid: Grid, address: int) -> str:
     if not near:  # pinned and managed memory lie in the heap, too
         return "" if any(m.start in where for m in grid.memory) else f"in {name}"
     n, _, value = min(near, key=lambda w: abs(address - w[2]))
-    return f"byte {address - value} of argument {n} ({_called(grid)[n]}), which points to {name}"
+    return f"byte {address - value} of argument {n} ({called(grid.kernel.program.entry.function)[n]}), which points to {name}"
 
 
 def _argument(grid: Grid, ins: Instruction) -> tuple[int, str] | None:
@@ -117,7 +112,7 @@ def _values(grid: Grid, function: Function) -> Iterator[tuple[str, int, int, str
     for n, at, value in _words(grid):
         memory = _given(grid, value) if value else None
         if not value or memory is not None:
-            label = memory.label if memory is not None else f"argument {n} ({_called(grid)[n]})"
+            label = memory.label if memory is not None else f"argument {n} ({called(grid.kernel.program.entry.function)[n]})"
             yield function.params[n].name, at, value, label
 
 
