@@ -39,6 +39,16 @@ def test_a_descriptor_that_leads_elsewhere_is_seen(field: str, tmp_path: Path) -
     assert ("was meant" in str(answer)) == bool(said) and said in str(answer), answer
 
 
+@pytest.mark.parametrize("word, said", [("0x4000404000010000", ""), ("0x4000402000010000", "stride 512) leads to row 9")])
+def test_a_descriptor_of_blackwell_that_leads_elsewhere_is_seen(word: str, said: str, tmp_path: Path) -> None:
+    folder = places.ROOT / "examples/blackwell_gemm"
+    text = (folder / "gemm.ptx").read_text()
+    (tmp_path / "k.ptx").write_text(text.replace("fixed, 0x4000404000010000", f"fixed, {word}"))
+    job = load_job(folder / "launch.toml")
+    (answer,) = run_job(replace(job, ptx=tmp_path / "k.ptx"), why=["C[13,140]"]).report.why
+    assert str(answer).count("row 13 of the tile was meant") == bool(said) and said in str(answer), answer
+
+
 def test_elements_of_a_map_have_rows_and_columns() -> None:
     array = DeviceArray("map B", 4096, 2 * 640, (2, 320), 2, np.dtype(np.float16), (640, 2))
     names = DeviceNames([array, DeviceArray("alloc_3", 4096, 2048), DeviceArray("x", 8192, 64), DeviceArray("y", 8224, 32)])

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.isa.types import TYPES
 from mmulator.launch.tensor_tables import unpacking
 from mmulator.layouts import MatrixDescriptor, operand_addresses
 from mmulator.layouts.descriptors import SharedDescriptor
@@ -38,7 +37,7 @@ class Tile:
     before: number of the step before which it is read.
     """
 
-    descriptor: MatrixDescriptor
+    descriptor: MatrixDescriptor | SharedDescriptor
     across: bool
     at: Index
     line: int
@@ -86,41 +85,32 @@ def astray(trail: Trail, names: object, step: TrailStep, product: ProductElement
 def _copied(trail: Trail, names: DeviceNames, tile: Tile, line: int, k: int) -> tuple[TrailStep, Index, str] | None:
     """(the step that copied an element of a tile, its index in the matrix of device memory, that matrix), if all are known."""
     found = last_write(trail, tile.before, int(tile.at[line, k]))
-    array = names.at(found.source) if found is not None and found.source is not None else None
-    if array is None or len(array.shape) < 2 or found is None or found.source is None:
-        return None
-    if trail.instruction(found.step).form["mode"] not in ("", "tile"):  # rows of gather4 and pixels of im2col are where they like
-        return None
-    return found.step, np.array(array.index(found.source)[0]), array.name
+    if found is None or found.source is None or trail.instruction(found.step).form["mode"] not in ("", "tile"):
+        return None  # rows of gather4 and pixels of im2col are where they like
+    array = names.at(found.source)
+    return None if array is None or len(array.shape) < 2 else (found.step, np.array(array.index(found.source)[0]), array.name)
 
 
 def _tile(trail: Trail, step: TrailStep, product: ProductElement, side: str) -> Tile | None:
     """The tile of A or B, if it is in shared memory."""
     form, named = trail.instruction(step).form, operands_of(trail.instruction(step))
-    bits = TYPES[product.key.atype if side == "a" else product.key.btype].bits
-    if "d" in named and f"{side}-desc" in named and trail.operands_read(step) is not None:
-        word = value_of(trail, step, (step.lanes & -step.lanes).bit_length() - 1, named[f"{side}-desc"])
-        read = trail.operands_read(step)
-        if word is None or read is None:
-            return None
+    bits, own = (product.a_type.bits, product.row) if side == "a" else (product.b_type.bits, product.column)
+    op = next((op for op in trail.pipe.operations if op.step is step and op.table is not None), None)
+    read = trail.operands_read(step) if f"{side}-desc" in named else None
+    if op is not None and op.table is not None and not (side == "a" and op.work["in_cells"]):
+        d = Variant.of_number(int(op.table["mode"])).decode(int(op.table["word"]))
+        lines, kind, across = (d.m, d.atype, d.transpose_a) if side == "a" else (d.n, d.btype, d.transpose_b)
+        lines, word, before = lines // len(op.ctas), int(op.work[side]), op.time
+        part, own = divmod(own, lines)
+        descriptor: MatrixDescriptor | SharedDescriptor = SharedDescriptor.decode(word)
+        cta = op.ctas[part]
+        at, _ = element_places(word, lines, len(product.positions), bits, unpacking(d.kind, kind)[0], across)
+    elif op is None and read is not None:
+        word = value_of(trail, step, (step.lanes & -step.lanes).bit_length() - 1, named[f"{side}-desc"]) or 0
+        across, before, cta = bool(value_of(trail, step, 0, named.get(f"imm-trans-{side}"))), read[0], step.place.cta
         descriptor = MatrixDescriptor.decode(word)
-        lines, k = (form.m, form.k // (2 if form.sparse else 1)) if side == "a" else (form.n, form.k)
-        across = bool(value_of(trail, step, 0, named.get(f"imm-trans-{side}")))
-        at = operand_addresses(descriptor, lines, k, bits, across)
-        line, cta, before = product.row if side == "a" else product.column, step.place.cta, read[0]
+        at = operand_addresses(descriptor, form.m if side == "a" else form.n, len(product.positions), bits, across)
     else:
-        op = next((op for op in trail.pipe.operations if op.step is step and op.table is not None), None)
-        if op is None or op.table is None or (side == "a" and op.work["in_cells"]):
-            return None
-        variant = Variant.of_number(int(op.table["mode"]))
-        d = variant.decode(int(op.table["word"]))
-        word, lines = int(op.work[side]), (d.m if side == "a" else d.n) // len(op.ctas)
-        unpack = unpacking(d.kind, d.atype if side == "a" else d.btype)[0]
-        k = d.k // 2 if d.sparse and side == "a" else d.k
-        descriptor = SharedDescriptor.decode(word)
-        across = d.transpose_a if side == "a" else d.transpose_b
-        at, _ = element_places(word, lines, k, bits, unpack, across)
-        part, line = divmod(product.row if side == "a" else product.column, lines)
-        cta, before = op.ctas[part], op.time
+        return None
     rank = int(step.place.resident.ctas["shared_base"][cta]) - SHARED_BASE
-    return Tile(descriptor, across, at + (SLOT_SHARED << SLOT_SHIFT) + rank, line, before)
+    return Tile(descriptor, across, at + (SLOT_SHARED << SLOT_SHIFT) + rank, own, before)
