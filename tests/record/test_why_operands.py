@@ -13,6 +13,9 @@ from mmulator.driver import why
 from mmulator.driver.functions import LoadedModule
 from mmulator.driver.memory import Memory
 from mmulator.jobs.job import load_job, run_job
+from mmulator.launch.arguments import Arguments
+from mmulator.launch.launch import Launch
+from mmulator.launch.regions import Region, Regions
 from mmulator.record.asked import element_of, question
 from mmulator.record.names import DeviceArray, DeviceNames
 from mmulator.settings import Settings
@@ -80,6 +83,10 @@ def test_allocations_have_names_of_their_own_and_errors_are_one_sentence(capfd: 
     assert hint[:2] == ["param_0", "param_1"] and len(hint) == len({*hint}) == 4 and hint[2].startswith("alloc_"), said
     assert said.count(f"there is no array z (arrays: {', '.join(hint)})") == 2
     assert "why other:x[1]: no kernel with this name was launched" in said
+    others = Regions([Region(1 << 40, 64, "a tensor"), Region(1 << 41, 64, "a tensor")])
+    arguments = Arguments(np.zeros(16, np.uint8), (0, 8), regions=others)
+    launch = Launch(function.kernel, function.check(1, 1, None, 0, None, False), arguments, "sm_90")
+    assert [a.name for a in why.device_arrays(launch, [])] == ["a tensor", "a tensor (2)"]
     arrays = [DeviceArray("y", 64, 64, also="param_1")]
     assert element_of(question("param_1[3]:f32"), DeviceNames(arrays)).name == "y[3]"
     with pytest.raises(mm.errors.LaunchError, match="there is no array q"):

@@ -28,7 +28,7 @@ from mmulator.program.addresses import (
     SLOT_SHARED,
     SLOT_SHIFT,
 )
-from mmulator.program.dwarf import visible
+from mmulator.program.dwarf import Variable, visible
 from mmulator.program.frames import slot_bytes
 from mmulator.record.trail import functions_of, lanes_of
 
@@ -210,7 +210,10 @@ class Machine:
         _ = self._frame(warp, None)
         place = warp.places[0]
         function = self.kernel.program.functions[place.function].function
-        found = visible(function, place.instruction.span.start if place.instruction is not None else 0)
+        known, at = self.kernel.once(_variables), place.instruction.span.start if place.instruction is not None else 0
+        found = known.get((function.name, at))
+        if found is None:
+            found = known[function.name, at] = visible(function, at)
         if name not in found:
             if not found:
                 return self.register(warp, name), ""  # says which there are
@@ -337,6 +340,10 @@ def site_numbers(kernel: CompiledKernel) -> dict[Instruction, int]:
 
 def _site_numbers(kernel: CompiledKernel) -> dict[Instruction, int]:
     return {ins: n for n, ins in reversed([*enumerate(kernel.executed)])}
+
+
+def _variables(kernel: CompiledKernel) -> dict[tuple[str, int], dict[str, Variable]]:
+    return {}  # by function and character of the PTX: filled as they are asked for
 
 
 def function_names(kernel: CompiledKernel) -> list[str]:

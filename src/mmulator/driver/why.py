@@ -178,7 +178,9 @@ def device_arrays(launch: Launch, known: Sequence[DeviceArray]) -> list[DeviceAr
     for r in (*regions.given, *regions):
         if r.start not in starts:
             starts.add(r.start)
-            out.append(DeviceArray(f"alloc_{numbers[r.start]}" if r.start in numbers else r.label, r.start, r.size))
+            name = f"alloc_{numbers[r.start]}" if r.start in numbers else r.label
+            same = sum(a.name.partition(" (")[0] == name for a in out)
+            out.append(DeviceArray(f"{name} ({same + 1})" if same else name, r.start, r.size))
     return out
 
 

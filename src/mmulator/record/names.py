@@ -124,7 +124,8 @@ def mapped(launch: Launch, names: Sequence[str]) -> Iterator[DeviceArray]:
             continue
         strides, size = (m.type.memory, *m.strides), m.type.memory
         reach = size + sum((count - 1) * stride for count, stride in zip(m.sizes, strides))
-        if m.type.elements == 1 and not m.slice and any(r.start <= m.address < r.end for r in launch.arguments.regions):
+        memory = (*launch.arguments.buffers, *launch.arguments.regions)
+        if m.type.elements == 1 and not m.slice and any(r.start <= m.address < r.end for r in memory):
             dtype = named_dtype(m.type.dtypes[0]) if m.type.dtypes else None
             yield DeviceArray(f"map {name}", m.address, reach, m.sizes[::-1], size, dtype, strides[::-1])
 
