@@ -17,6 +17,7 @@ _SIZES = {"bool": 1, "char": 1, "short": 2, "int": 4, "long": 8, "float": 4, "do
 _BUILTIN = {*_SIZES, "unsigned", "signed"}
 _QUALIFIERS = r"\b(?:const|volatile|struct|class|typename|__restrict|__\w+__)\b"
 _OPAQUE = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"' + r"|'(?:\\.|[^'\\\n])'"
+_FIRST = 8  # instructions, of which one has a line if any has
 _ELEMENTS = {
     "float": "f32", "double": "f64", "int": "s32", "unsigned int": "u32", "short": "s16", "unsigned short": "u16", "char": "s8",
     "signed char": "s8", "unsigned char": "u8", "long": "s64", "unsigned long": "u64", "long long": "s64",
@@ -31,8 +32,8 @@ def called(function: Function) -> Sequence[str]:
 
 def names(function: Function) -> tuple[str, ...]:
     """The names of a kernel's parameters in its source; () where they are not known for certain."""
-    at = next((i.span.location for i in function.instructions if i.span.location is not None), None)
-    if at is None or not function.params:
+    at = next(filter(None, (i.span.location for i in function.instructions[:_FIRST])), None) if function.params else None
+    if at is None:
         return ()
     *_, own = at.chain
     rows = own.rows
