@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmulator as mm
-from mmulator.program.dwarf import Variable, visible
+from mmulator.program.dwarf import PlacedVariable, visible
 
 KERNEL = """.version 8.0
 .target sm_80, debug
@@ -91,11 +91,11 @@ def module() -> str:
 def test_variables_are_where_the_program_stands() -> None:
     function = mm.Module.load(module(), name="k.ptx")["k"].function
     known = [visible(function, ins.span.start) for ins in function.instructions]
-    always = {"x": Variable("", "k_param_0", 0, "b64"), "i": Variable("%r1", "", 0, "s32"),
-              "few": Variable("", "__local_depot0", 8, "")}  # fmt: skip
-    second = {**always, "j": Variable("%r2", "", 0, "u32")}
-    assert known[0] == {**always, "j": Variable("%r1", "", 0, "u32")}
-    assert known[1] == {**second, "deep": Variable("%r2", "", 0, "f64")} and known[2] == second
+    always = {"x": PlacedVariable("", "k_param_0", 0, "b64"), "i": PlacedVariable("%r1", "", 0, "s32"),
+              "few": PlacedVariable("", "__local_depot0", 8, "")}  # fmt: skip
+    second = {**always, "j": PlacedVariable("%r2", "", 0, "u32")}
+    assert known[0] == {**always, "j": PlacedVariable("%r1", "", 0, "u32")}
+    assert known[1] == {**second, "deep": PlacedVariable("%r2", "", 0, "f64")} and known[2] == second
 
 
 def test_what_is_no_debugging_information_says_nothing() -> None:

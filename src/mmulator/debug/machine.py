@@ -28,7 +28,7 @@ from mmulator.program.addresses import (
     SLOT_SHARED,
     SLOT_SHIFT,
 )
-from mmulator.program.dwarf import Variable, visible
+from mmulator.program.dwarf import PlacedVariable, visible
 from mmulator.program.frames import slot_bytes
 from mmulator.record.trail import functions_of, lanes_of
 
@@ -342,7 +342,7 @@ def _site_numbers(kernel: CompiledKernel) -> dict[Instruction, int]:
     return {ins: n for n, ins in reversed([*enumerate(kernel.executed)])}
 
 
-def _variables(kernel: CompiledKernel) -> dict[tuple[str, int], dict[str, Variable]]:
+def _variables(kernel: CompiledKernel) -> dict[tuple[str, int], dict[str, PlacedVariable]]:
     return {}  # by function and character of the PTX: filled as they are asked for
 
 

@@ -20,7 +20,7 @@ _PLUS = 0x23  # an operation of places
 _KINDS = {2: "u", 4: "f", 5: "s", 6: "s", 7: "u", 8: "u"}
 
 
-class Variable(NamedTuple):
+class PlacedVariable(NamedTuple):
     """Where a variable is: in a register, or `offset` bytes after a symbol. type: PTX type, or "" for what is no number."""
 
     register: str
@@ -81,8 +81,8 @@ def _entries(text: str) -> tuple[_Section, dict[int, tuple[int, dict[int, Any], 
     return info, found
 
 
-def visible(function: Function, at: int) -> dict[str, Variable]:
-    """What the program has names for at a character of a function's PTX: variables, with -G, and a kernel's parameters."""
+def visible(function: Function, at: int) -> dict[str, PlacedVariable]:
+    """The variables that -G tells of at a character of a function's PTX, and a kernel's parameters, by their names."""
     text, found = function.span.source.text, {}
     try:
         info, entries = _entries(text)
@@ -90,13 +90,13 @@ def visible(function: Function, at: int) -> dict[str, Variable]:
             if tag in _VARIABLES and {_NAME, _LOCATION} <= {*said} and _seen(text, entries, offset, function.name, at):
                 where = _place(text, info, said[_LOCATION], at)
                 if where is not None:
-                    found[said[_NAME]] = Variable(*where, _type(entries, said))
+                    found[said[_NAME]] = PlacedVariable(*where, _type(entries, said))
     except (LookupError, ValueError, TypeError, RecursionError):  # another compiler's
         found = {}
     types = kinds(function.name) if function.is_entry else []
     for n, name in enumerate(names(function) if function.is_entry else ()):
         p, (kind, points) = function.params[n], types[n] if types else ("", True)
-        found.setdefault(name, Variable("", p.name, 0, "" if p.shape else p.type if points or not kind else kind))
+        found.setdefault(name, PlacedVariable("", p.name, 0, "" if p.shape else p.type if points or not kind else kind))
     return found
 
 

@@ -26,7 +26,7 @@ _ELEMENTS = {
 
 
 def called(function: Function) -> Sequence[str]:
-    """What each parameter of a kernel is called: as in the source, else as in PTX."""
+    """The name of each parameter of a kernel: as in the source, else as in PTX."""
     return names(function) or [p.name for p in function.params]
 
 

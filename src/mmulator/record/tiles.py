@@ -27,7 +27,7 @@ Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Tile:
+class TileRead:
     """A matrix in shared memory as a product reads it.
 
     descriptor: leads to it.
@@ -82,7 +82,7 @@ def astray(trail: Trail, names: object, step: TrailStep, product: ProductElement
     return ""
 
 
-def _copied(trail: Trail, names: DeviceNames, tile: Tile, line: int, k: int) -> tuple[TrailStep, Index, str] | None:
+def _copied(trail: Trail, names: DeviceNames, tile: TileRead, line: int, k: int) -> tuple[TrailStep, Index, str] | None:
     """(the step that copied an element of a tile, its index in the matrix of device memory, that matrix), if all are known."""
     found = last_write(trail, tile.before, int(tile.at[line, k]))
     if found is None or found.source is None or trail.instruction(found.step).form["mode"] not in ("", "tile"):
@@ -91,7 +91,7 @@ def _copied(trail: Trail, names: DeviceNames, tile: Tile, line: int, k: int) -> 
     return None if array is None or len(array.shape) < 2 else (found.step, np.array(array.index(found.source)[0]), array.name)
 
 
-def _tile(trail: Trail, step: TrailStep, product: ProductElement, side: str) -> Tile | None:
+def _tile(trail: Trail, step: TrailStep, product: ProductElement, side: str) -> TileRead | None:
     """The tile of A or B, if it is in shared memory."""
     form, named = trail.instruction(step).form, operands_of(trail.instruction(step))
     bits, own = (product.a_type.bits, product.row) if side == "a" else (product.b_type.bits, product.column)
@@ -113,4 +113,4 @@ def _tile(trail: Trail, step: TrailStep, product: ProductElement, side: str) -> 
     else:
         return None
     rank = int(step.place.resident.ctas["shared_base"][cta]) - SHARED_BASE
-    return Tile(descriptor, across, at + (SLOT_SHARED << SLOT_SHIFT) + rank, own, before)
+    return TileRead(descriptor, across, at + (SLOT_SHARED << SLOT_SHIFT) + rank, own, before)
