@@ -115,9 +115,15 @@ class Location:
         row = self._row()
         return printable(row.expandtabs(4)).rstrip() if row is not None else None
 
+    @property
+    def rows(self) -> list[str] | None:
+        """All lines of the file, where `quote` may have the text of one."""
+        found = (_rows_of(name, self._stamp, Path(self._beside).parent) for name in self.paths)
+        return next((rows for rows in found if rows is not None), None)
+
     def _row(self) -> str | None:
-        found = (_line_of(name, self.line, self._stamp, Path(self._beside).parent) for name in self.paths)
-        return next((row for row in found if row is not None), None)
+        rows = self.rows
+        return rows[self.line - 1] if rows is not None and 0 < self.line <= len(rows) else None
 
     def lines(self, width: int | None = None) -> list[str]:
         """Lines of a message: each location of the chain, and its text where it can be read.
@@ -165,11 +171,6 @@ def _readable(path: Path, beside: Path) -> bool:
         if folder != Path(folder.anchor) and path.is_relative_to(folder):
             return not any(part.startswith(".") for part in path.relative_to(folder).parts)
     return False
-
-
-def _line_of(path: Path, line: int, stamp: tuple[int, int] | None, beside: Path) -> str | None:
-    rows = _rows_of(path, stamp, beside)
-    return rows[line - 1] if rows is not None and 0 < line <= len(rows) else None
 
 
 def _rows_of(path: Path, stamp: tuple[int, int] | None, beside: Path) -> list[str] | None:
@@ -283,8 +284,7 @@ def _lines_of_asm(asm: str, begin: int, statement: Location) -> dict[int, int]:
     the same order.
     """
     names = [(m.start() + begin, m[1]) for m in re.finditer(_INSTRUCTION, asm)]
-    beside = Path(statement._beside).parent
-    rows = next((r for p in statement.paths if (r := _rows_of(p, statement._stamp, beside)) is not None), None)
+    rows = statement.rows
     if rows is None:
         return {}
     before, after = _STATEMENT

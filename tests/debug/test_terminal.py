@@ -20,7 +20,7 @@ from mmulator.debug.program import Debugger
 from mmulator.debug.terminal import DebugTerminal
 from mmulator.debug.terminal_words import COMMANDS
 from tests.debug.test_session import PARTED, expected, line
-from tests.support.nvcc import compiled
+from tests.support.nvcc import compiled, nvcc
 from tests.support.places import PACKAGE, ROOT
 from tests.support.schemas import checked
 from tests.support.sessions import PIPELINE
@@ -243,13 +243,31 @@ int main() {
 
 
 @compiled
+def test_variables_of_a_program_of_cuda(tmp_path: Path) -> None:
+    (tmp_path / "axpy.cu").write_text(CUDA)
+    built = nvcc("-cudart", "shared", "-G", "-arch=sm_80", "axpy.cu", "-o", "axpy", cwd=tmp_path, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    looks = ["print i", "print y[i]", "print x[i - 1]", "print n"]
+    commands = ["break axpy.cu:6 if i == 99", "continue", *looks, "delete", "continue"]
+    words = [word for c in commands for word in ("-ex", c)]
+    done = mmulator("debug", "--batch", *words, "./axpy", folder=tmp_path)
+    assert done.returncode == 0 and "h[99] = 396" in done.stdout, done.stdout + done.stderr
+    for said in ("i = 99", "y[99] = 99.0", "x[98] = 98.0", "n = 100"):
+        assert said in done.stdout, done.stdout
+
+
+@compiled
 def test_a_program_of_cuda(tmp_path: Path) -> None:
     (tmp_path / "axpy.cu").write_text(CUDA)
     place = "axpy.cu:6 if threadIdx.x == 35 && blockIdx.x == 1"
-    commands = [f"break {place}", "continue", "list", "reverse-step", "continue", "delete", "continue"]
+    looks = ["print n", "print a * 2", "print x", "print y[n - 1]", "print nope", "condition 1 n == 100 && lane == 3"]
+    commands = [f"break {place}", "continue", "list", *looks, "reverse-step", "continue", "delete", "continue"]
     words = [word for c in commands for word in ("-ex", c)]
     done = mmulator("debug", "--batch", *words, "axpy.cu", folder=tmp_path)
     assert done.returncode == 0 and "h[99] = 396" in done.stdout, done.stdout + done.stderr
+    for said in ("n = 100", "a * 2 = 6.0", "x = 0x", "y[99] = 99.0", "known here: a, x, y, n"):
+        assert said in done.stdout, done.stdout
+    assert "waits for another launch" not in done.stdout
     assert "[block (1,0,0), thread (35,0,0), warp 1 lane 3" in done.stdout and "=>    6      y[i] = a" in done.stdout
 
 

@@ -99,6 +99,7 @@ def test_rows_and_columns_of_a_product_are_named(
     assert 0 < looked["_write_of"] < 3 * looked["last_write"], looked
     said = remarks(answer)
     assert any(r.startswith(f"row of A: {a}") for r in said) and any(r.startswith(f"column of B: {b}") for r in said), said
+    assert "was meant" not in str(answer)
     product = next(c for c in answer.cause.walk() if c.element is not None)  # type: ignore[union-attr]
     assert product.element is not None and product.element.bits == product.bits
 

@@ -45,9 +45,29 @@ def test_a_program(tmp_path: Path) -> None:
     (tmp_path / "prog.py").write_text(KERNEL + 'run("cuda")\nrun("cuda")\n')
     said = command(tmp_path, "exec", "--why", "z[999]", "--why", "sub:z[1]", "--why", "add:y[5]", "prog.py")
     assert all(text in said for text in WHY), said
-    assert "why z[999], launch 2 of add" in said and "why sub:z[1]: no launch has such an array" in said, said
+    assert "why z[999], launch 2 of add" in said and "why sub:z[1]: no kernel with this name was launched" in said, said
     assert "why add:y[5]: 2 launches, and none stored it; no store came to its address" in said
     assert "(prog.py:8)" in said
+
+
+MAPS = """import torch, triton, triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+@triton.jit
+def gemm(ad, bd, c, B: tl.constexpr):
+    at = tl.arange(0, B)
+    tl.store(c + at[:, None] * B + at[None, :], tl.dot(ad.load([0, 0]), bd.load([0, 0]).T))
+
+a, b = (torch.randn(64, 64, device="cuda").half() for _ in range(2))
+gemm[(1,)](*(TensorDescriptor.from_tensor(x, [64, 64]) for x in (a, b)), torch.empty(64, 64, device="cuda"), 64)
+"""
+
+
+@TRITON
+def test_tensor_descriptors_have_the_names_of_their_arguments(tmp_path: Path) -> None:
+    (tmp_path / "prog.py").write_text(MAPS)
+    said = command(tmp_path, "exec", "--why", "c[3,5]", "prog.py")
+    assert "row of A: ad[3,0..63]" in said and "column of B: bd[5,0..63]" in said and "was meant" not in said, said
 
 
 @TRITON

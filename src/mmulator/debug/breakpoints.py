@@ -13,6 +13,7 @@ from mmulator.debug.places import lines_of
 from mmulator.debug.stops import DebugError
 from mmulator.demangle import base_name, demangle
 from mmulator.errors import LaunchError, shown
+from mmulator.program.dwarf import visible
 from mmulator.record.asked import question
 from mmulator.rules.choice import chosen
 
@@ -69,7 +70,10 @@ class Breakpoint:
         elif self.kind == KERNEL:
             self._bind_function(kernel, name)
         if self.test is not None and self.sites:
-            missing = [r for r in self.test.registers if not any(r in f.slots for f in kernel.frames.values())]
+            known = {r for f in kernel.frames.values() for r in f.slots}
+            first = kernel.executed[self.sites[0]].span.start
+            known |= {n for f in kernel.program.functions.values() for n in visible(f.function, first)}
+            missing = [r for r in self.test.registers if r not in known]
             if missing:
                 self.sites, self.problem = (), f"the kernel has no register {missing[0]}"
 

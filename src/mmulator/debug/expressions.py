@@ -170,6 +170,9 @@ def _values(kind: str, text: str, machine: Machine, warp: WarpState, element: Ca
     types = machine.types(warp)
     if name not in types and text in types:
         name = text
+    if kind == "bare" and name not in types:
+        bits, used = machine.variable(warp, name)
+        return [number_of(int(b), used) for b in bits]
     bits = machine.register(warp, name)
     if wanted and wanted not in TYPES:
         raise DebugError(f"{text}: {wanted} is no type", hint="such as %r5.f32, %r5.s32, %r5.f16x2")

@@ -28,6 +28,7 @@ from mmulator.program.addresses import (
     SLOT_SHARED,
     SLOT_SHIFT,
 )
+from mmulator.program.dwarf import PlacedVariable, visible
 from mmulator.program.frames import slot_bytes
 from mmulator.record.trail import functions_of, lanes_of
 
@@ -204,6 +205,28 @@ class Machine:
             return np.frombuffer(raw, np.uint64).reshape(-1, 2)
         return lanes_of(raw, kind)
 
+    def variable(self, warp: WarpState, name: str) -> tuple[NDArray[np.uint64], str]:
+        """(bits, uint64 [32 lanes], PTX type) of a variable of the program. Raises DebugError for an unknown name."""
+        _ = self._frame(warp, None)
+        place = warp.places[0]
+        function = self.kernel.program.functions[place.function].function
+        known, at = self.kernel.once(_variables), place.instruction.span.start if place.instruction is not None else 0
+        found = known.get((function.name, at))
+        if found is None:
+            found = known[function.name, at] = visible(function, at)
+        if name not in found:
+            if not found:
+                return self.register(warp, name), ""  # says which there are
+            raise DebugError(f"there is no variable {name} here", hint=f"known here: {', '.join(found)}")
+        register, symbol, offset, kind = found[name]
+        if register:
+            return self.register(warp, register), kind or self.types(warp)[register]
+        if symbol not in function.places or not kind:
+            raise DebugError(f"{name} is in memory ({symbol}+{offset}), and no single number", hint="info locals, x ADDRESS")
+        at = function.places[symbol] + offset
+        raw = self.grid.params[at : at + max(1, type_bits(kind) // 8)].tobytes()
+        return np.full(32, int.from_bytes(raw, "little"), np.uint64), kind
+
     def registers(self, warp: WarpState, frame: int | None = None) -> dict[str, NDArray[np.uint64]]:
         """All registers of the function that a warp executes."""
         return {name: self.register(warp, name, frame) for name in self.types(warp, frame)}
@@ -317,6 +340,10 @@ def site_numbers(kernel: CompiledKernel) -> dict[Instruction, int]:
 
 def _site_numbers(kernel: CompiledKernel) -> dict[Instruction, int]:
     return {ins: n for n, ins in reversed([*enumerate(kernel.executed)])}
+
+
+def _variables(kernel: CompiledKernel) -> dict[tuple[str, int], dict[str, PlacedVariable]]:
+    return {}  # by function and character of the PTX: filled as they are asked for
 
 
 def function_names(kernel: CompiledKernel) -> list[str]:

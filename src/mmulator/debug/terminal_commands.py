@@ -7,12 +7,11 @@ from collections.abc import Callable
 
 from mmulator.debug import terminal_texts as texts
 from mmulator.debug.stops import DebugError, Focus, StepScope
-from mmulator.debug.terminal_words import COMMANDS, Console, command, find, number_in
+from mmulator.debug.terminal_words import COMMANDS, GROUPS, Console, command, find, number_in
 from mmulator.errors import shown
 from mmulator.native.state import LANES
 
-
-# going on and back ---------------------------------------------------------------------------------------------------------
+GROUPS.append("going on and back")
 @command("continue", "c", "cont", "fg")
 def go_on(t: Console, rest: str) -> None:
     """continue [N]: go on to the next stop; the breakpoint that stopped last is passed N - 1 times."""
@@ -103,7 +102,7 @@ def kill(t: Console, rest: str) -> None:
     t.quit()
 
 
-# breakpoints ---------------------------------------------------------------------------------------------------------------
+GROUPS.append("breakpoints")
 def _split(rest: str) -> tuple[str, str]:
     place, _, condition = rest.partition(" if ")
     if rest.startswith("if "):
@@ -192,7 +191,7 @@ def ignore(t: Console, rest: str) -> None:
     t.breakpoints[number_in(number, 0)].ignore = number_in(count)
 
 
-# focus -----------------------------------------------------------------------------------------------------------------------
+GROUPS.append("focus")
 _FOCUS = re.compile(r"(block|thread|warp|lane)\s+\(?(\d+(?:\s*,\s*\d+)*)\)?", re.ASCII)
 
 
@@ -260,6 +259,8 @@ def help_(t: Console, rest: str) -> None:
         c = find(rest.split()[0])
         t.say(*texts.filled(" ".join(c.help.split()), "    "), *([f"also: {', '.join(c.names[1:])}"] if c.names[1:] else []))
         return
-    for c in COMMANDS:
+    for before, c in zip([None, *COMMANDS], COMMANDS):
+        if before is None or before.group != c.group:
+            t.say(*[""] * (before is not None), f"{c.group}:")
         first = " ".join(c.help.split()).partition(": ")
         t.say(*texts.filled(f"{c.names[0]:17} {first[2].partition('. ')[0].rstrip('.')}", " " * 18))

@@ -10,13 +10,13 @@ from mmulator.debug import views
 from mmulator.debug.expressions import expression
 from mmulator.debug.machine import extent_text
 from mmulator.debug.stops import DebugError
-from mmulator.debug.terminal_words import Console, command, number_in
+from mmulator.debug.terminal_words import GROUPS, Console, command, number_in
 from mmulator.record.values import text_of
 
 COUNT = 10  # lines that `list` and `disassemble` show
 
 
-# looking ---------------------------------------------------------------------------------------------------------------------
+GROUPS.append("looking")
 @command("print", "p", "inspect", "output")
 def print_(t: Console, rest: str) -> None:
     """print EXPRESSION: its value in the lane in focus: print %r5, print $r5.f32 * 2, print tid.x, print C[3,5]; print/l: in
@@ -24,19 +24,46 @@ def print_(t: Console, rest: str) -> None:
     form, rest = _form(rest)
     if not rest:
         raise DebugError("print what?", hint="print %r5, print C[3,5]")
+    rest = _indexed(t, rest)
+    array = next((a for a in t.session.names.arrays if rest in (a.name, a.also)), None)
+    if array is not None and not form:
+        shape = "x".join(map(str, array.shape)) or f"{array.size} bytes"
+        first = ",".join("0" * max(1, len(array.shape)))
+        t.say(f"{rest} = 0x{array.start:x}: {array.dtype or 'memory'}, {shape}; print {rest}[{first}] shows an element")
+        return
     if re.fullmatch(r"[^%$\s]+\[[^\]]*\](:\w+)?|[^%$\s:]+:0x[0-9a-fA-F]+:\w+|0x[0-9a-fA-F]+:\w+", rest):
         asked, bits = t.session.value(rest)
         t.say(f"{asked.name} = {hex(bits) if 'x' in form else text_of(bits, asked.type)}")
         return
     machine, focus = t.session.machine, t.session.focus
     e = expression(rest)
-    values = e.lanes(machine, machine.warp(focus.block, focus.warp), lambda text: t.session.value_of(text))
+    try:
+        values = e.lanes(machine, machine.warp(focus.block, focus.warp), t.session.value_of)
+    except DebugError as error:
+        if not rest.isidentifier() or not t.session.names.arrays:
+            raise
+        raise DebugError(error.message, hint=f"{error.hint}; arrays: {_names(t)}; info locals has the line's registers") from None
     if "x" in form:
         values = [hex(v) if isinstance(v, int) else v for v in values]
     if "l" in form or "a" in form:
         t.say(*texts.lanes_lines(values))
     else:
         t.say(f"{rest} = {texts.value_text(values[focus.lane])}")
+
+
+def _names(t: Console) -> str:
+    return ", ".join(a.name for a in t.session.names.arrays)
+
+
+def _indexed(t: Console, text: str) -> str:
+    """An element as typed, with the values that the expressions of its index have in the lane in focus: x[3] of x[i + 1]."""
+    found = re.fullmatch(r"([A-Za-z_]\w*)\[([^\]]*[A-Za-z%$][^\]]*)\](:\w+)?", text)
+    if found is None or re.fullmatch(r"[\s,0-9xXa-fA-F]*", found[2]):
+        return text
+    machine, focus = t.session.machine, t.session.focus
+    warp = machine.warp(focus.block, focus.warp)
+    index = (expression(e).lanes(machine, warp, t.session.value_of)[focus.lane] for e in found[2].split(","))
+    return f"{found[1]}[{','.join(map(str, index))}]{found[3] or ''}"
 
 
 def _form(rest: str) -> tuple[str, str]:
@@ -134,10 +161,9 @@ def echo(t: Console, rest: str) -> None:
     t.say(rest)
 
 
-# info ------------------------------------------------------------------------------------------------------------------------
 @command("info", "i", running=False)
 def info(t: Console, rest: str) -> None:
-    """info cuda kernels|blocks|warps|threads|lanes; info breakpoints, registers [%r1 ...], locals, line, args, barriers, waits,
+    """info TABLE: cuda kernels|blocks|warps|threads|lanes, breakpoints, registers [%r1 ...], locals, line, args, barriers, waits,
     async, launch."""
     word, _, more = rest.strip().partition(" ")
     if word in ("c", "cuda"):

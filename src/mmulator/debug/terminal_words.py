@@ -96,11 +96,13 @@ class Command:
     names: the first is its full name; others are the abbreviations that gdb has.
     act: what it does, with the terminal and the words behind the name.
     running: whether it needs a launch.
+    group: what commands like it do.
     """
 
     names: tuple[str, ...]
     act: Callable[[Console, str], None]
     running: bool = True
+    group: str = ""
 
     @property
     def help(self) -> str:
@@ -109,13 +111,14 @@ class Command:
 
 
 COMMANDS: list[Command] = []
+GROUPS: list[str] = []  # of the commands that come next, the last one
 
 
 def command(*names: str, running: bool = True) -> Callable[[Callable[[Console, str], None]], Callable[[Console, str], None]]:
     """Decorator: a function that is a command of these names."""
 
     def register(function: Callable[[Console, str], None]) -> Callable[[Console, str], None]:
-        COMMANDS.append(Command(names, function, running))
+        COMMANDS.append(Command(names, function, running, GROUPS[-1]))
         return function
 
     return register

@@ -6,6 +6,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
 from threading import get_ident
 from typing import Any
 
@@ -31,6 +32,8 @@ lenders: list[Callable[[], Sequence[Region]]] = []  # of libraries whose address
 namers: list[Callable[[], Sequence[Any]]] = []  # of libraries: arrays (DeviceArray) among the arguments of the launch under way
 # Memory of libraries that was filled when it was allocated, by address: its size, and the 8 bytes that it was filled with.
 unfilled: dict[int, tuple[int, int]] = {}
+numbers: dict[int, int] = {}  # of allocations, by address: from 1 on, in the order in which they were made
+_number = count(1)
 
 
 def lent_memory() -> Sequence[Region]:
@@ -76,6 +79,7 @@ class Memory:
         host = address + -address % ALIGN
         address = self._reserve(size) if hidden else host
         self._hides = self._hides or hidden
+        numbers[address] = next(_number)
         found = self._allocated[address] = Allocation(address, size, label, True, room_behind(size), room, host)
         if watched:
             found.written, self.watched = Written(blank(size, np.dtype(np.uint8))), True

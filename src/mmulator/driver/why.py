@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mmulator.demangle import demangle
+from mmulator.driver.memory import numbers
 from mmulator.errors import LaunchError, MmulatorError
 from mmulator.findings import WIDTH
 from mmulator.host.report import Report
@@ -22,8 +23,10 @@ from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.launch.launch import How, Launch
 from mmulator.program.calls import reached
+from mmulator.program.parameters import called, kinds
 from mmulator.record.asked import AUTO, Asked, Question, element_of, question
-from mmulator.record.names import DeviceArray, DeviceNames
+from mmulator.record.names import DeviceArray, DeviceNames, mapped
+from mmulator.record.values import dtype_of
 
 if TYPE_CHECKING:
     from mmulator.diagnostics.watch import Watches
@@ -72,9 +75,8 @@ class Asking:
             try:
                 asked = element_of(q, names, cache(lambda: stored_type(launch.kernel)))
             except LaunchError as error:
-                if q.kernel:
-                    raise
-                self.refused[q.text] = error.message + (f" ({error.hint})" if error.hint else "")
+                said = error.message.removeprefix("why: ")
+                self.refused[q.text] = said + (f" ({error.hint})" if error.hint else "")
                 continue
             self.launches[q.text] = number = self.launches.get(q.text, 0) + 1
             if q.launch in (0, number):
@@ -101,7 +103,8 @@ class Asking:
                 said = "".join(f"; {note}" for note in self.missed.get(q.text, ()))
                 self._tell(q.text, f"why {q.text}: {count:,} launch{'es' * (count != 1)}, and none stored it{said}")
             else:
-                self._tell(q.text, f"why {q.text}: {self.refused.get(q.text, 'no launch has such an array')}")
+                nothing = f"no kernel {'with this name ' * bool(q.kernel)}was launched"
+                self._tell(q.text, f"why {q.text}: {self.refused.get(q.text, nothing)}")
         told = [(kernel, answer) for kernel, _, answer in self.answers.values()]
         for lines, kernel, found in self.kept.told() if self.kept is not None else ():
             self._tell(AUTO, lines, kernel, found)
@@ -175,17 +178,30 @@ def device_arrays(launch: Launch, known: Sequence[DeviceArray]) -> list[DeviceAr
     """
     arguments, kernel = launch.arguments, launch.kernel
     out, starts, regions = [*known], {a.start for a in known}, arguments.regions
-    kind = stored_type(kernel) if len(out) < len(kernel.signature.params) else ""
-    size = max(1, type_bits(kind) // 8) if kind else 1
-    for p, offset in zip(kernel.signature.params, kernel.signature.offsets):
-        if p.size == 8:
-            address = int.from_bytes(arguments.params[offset : offset + 8].tobytes(), "little")
+    if len(out) < len(kernel.signature.params):
+        kind = stored_type(kernel)
+        size = max(1, type_bits(kind) // 8) if kind else 1
+        given = [name.removeprefix(f"{kernel.name}_") for name in called(kernel.function)]
+        each = kinds(kernel.name) or [("", False)] * len(given)
+        for name, (element, points), p, at in zip(given, each, kernel.signature.params, kernel.signature.offsets):
+            also = p.name.removeprefix(f"{kernel.name}_")
+            if p.size != 8:
+                continue
+            address = int.from_bytes(arguments.params[at : at + 8].tobytes(), "little")
             region = next((r for r in (*regions.given, *regions) if r.start <= address < r.end), None)
             if region is not None and address not in starts:
-                name = p.name.removeprefix(f"{kernel.name}_")  # as nvcc calls them: param_3
-                out.append(DeviceArray(name, address, region.end - address, (), size))
+                dtype = dtype_of(element) if element and points else None
+                itemsize = dtype.itemsize if dtype else size
+                out.append(DeviceArray(name, address, region.end - address, (), itemsize, dtype, also=also))
+        out += (a for a in mapped(launch, given) if a.start not in starts)
     starts = {a.start for a in out}
-    return out + [DeviceArray(r.label, r.start, r.size) for r in (*regions.given, *regions) if r.start not in starts]
+    for r in (*regions.given, *regions):
+        if r.start not in starts:
+            starts.add(r.start)
+            name = f"alloc_{numbers[r.start]}" if r.start in numbers else r.label
+            same = sum(a.name.partition(" (")[0] == name for a in out)
+            out.append(DeviceArray(f"{name} ({same + 1})" if same else name, r.start, r.size))
+    return out
 
 
 def stored_type(kernel: Any) -> str:

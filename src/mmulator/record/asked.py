@@ -124,7 +124,7 @@ def element_of(q: Question, names: DeviceNames, stored: Callable[[], str] = str)
     if q.index is None:
         address = int(q.name, 0)
         return Asked(names(address), address, q.type or "b32")
-    array = next((a for a in names.arrays if a.name == q.name), None) or next(
+    array = next((a for a in names.arrays if q.name in (a.name, a.also)), None) or next(
         (a for a in names.arrays if q.name in re.split(r"\W+", a.name) or a.name.removesuffix("_ptr").endswith(q.name)), None
     )
     if array is None:

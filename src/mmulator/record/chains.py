@@ -12,6 +12,7 @@ from mmulator.record.places import InCell, InRegister, Place
 from mmulator.record.products import ProductElement, halved, product_element
 from mmulator.record.tensor.cells import ProductCell, cells_of
 from mmulator.record.tensor.products import tensor_product
+from mmulator.record.tiles import astray
 from mmulator.record.trail import Trail, TrailStep
 
 Link = tuple[TrailStep, ProductElement]
@@ -90,6 +91,8 @@ class ProductChain:
             if (self.last.key.kind or "").endswith("f8f6f4") and bits < 8:
                 yield f"elements of {side.upper()} have {bits} bits, padded to 8 each: the padding is not read"
             yield f"{'row of A' if side == 'a' else 'column of B'}: {summary([origin.name for origin in named])}"
+            if led := astray(origins.trail, origins.names, *self.first, side):
+                yield led
             if late:
                 yield (
                     f"at {summary(late)} the machine read other bits than these have: the copy had not arrived, or they were "

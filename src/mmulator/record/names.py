@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
+from mmulator.errors import OperandError
+from mmulator.interop import named_dtype
 from mmulator.launch.launch import Launch
 from mmulator.launch.regions import pointer
+from mmulator.layouts.tensormap.encoded import Encoded
+from mmulator.layouts.tensormap.fields import BYTES
+
+_ALIGN = 64  # bytes, of a parameter that is a tensor map
 
 
 @dataclass(frozen=True)
@@ -23,6 +30,7 @@ class DeviceArray:
     itemsize: bytes of an element.
     dtype: NumPy's dtype of an element, or None.
     strides: bytes from an element to the next along each extent; () if the array is contiguous.
+    also: another name that users may ask for.
     """
 
     name: str
@@ -32,22 +40,28 @@ class DeviceArray:
     itemsize: int = 1
     dtype: np.dtype[Any] | None = None
     strides: tuple[int, ...] = ()
+    also: str = ""
 
     def holds(self, address: int) -> bool:
         return self.start <= address < self.start + self.size
 
-    def element(self, address: int) -> str:
-        """The element at an address: `C[3,5]`; behind it the byte of the element, if it is not the first."""
+    def index(self, address: int) -> tuple[tuple[int, ...], int]:
+        """(index of the element at an address, its byte there); () as the index in an array whose shape is not known."""
         number, byte = divmod(address - self.start, self.itemsize)
         if self.strides:
-            index, rest = [0] * len(self.shape), address - self.start
+            index, byte = [0] * len(self.shape), address - self.start
             for n in sorted(range(len(self.shape)), key=lambda n: -self.strides[n]):
-                index[n], rest = divmod(rest, self.strides[n]) if self.strides[n] > 0 and self.shape[n] > 1 else (0, rest)
-            byte, at = rest, ",".join(map(str, index))
-        elif self.shape and number < prod(self.shape):
-            at = ",".join(str(int(i)) for i in np.unravel_index(number, self.shape))
-        else:
-            at = str(number) if self.itemsize > 1 else f"byte {number}"
+                if self.strides[n] > 0 and self.shape[n] > 1:
+                    index[n], byte = divmod(byte, self.strides[n])
+            return tuple(index), byte
+        known = self.shape and number < prod(self.shape)
+        return tuple(int(i) for i in np.unravel_index(number, self.shape)) if known else (), byte
+
+    def element(self, address: int) -> str:
+        """The element at an address: `C[3,5]`; behind it the byte of the element, if it is not the first."""
+        index, byte = self.index(address)
+        number = (address - self.start) // self.itemsize
+        at = ",".join(map(str, index)) or (str(number) if self.itemsize > 1 or self.shape else f"byte {number}")
         return f"{self.name}[{at}]" + (f", byte {byte}" if byte else "")
 
     def offset(self, index: Sequence[int]) -> int:
@@ -65,9 +79,16 @@ class DeviceNames:
     def __init__(self, arrays: Sequence[DeviceArray]) -> None:
         self.arrays = list(arrays)
 
-    def __call__(self, address: int) -> str:
-        found = next((a for a in self.arrays if a.holds(address)), None)
-        return found.element(address) if found is not None else f"0x{address:x}"
+    def __call__(self, address: int, size: int = 0) -> str:
+        """The name of the byte at an address. size: bytes that are read there, which count where a type is not known."""
+        found = self.at(address)
+        if found is None:
+            return f"0x{address:x}"
+        return (replace(found, itemsize=size) if size and found.dtype is None else found).element(address)
+
+    def at(self, address: int) -> DeviceArray | None:
+        """The array at an address: of several the one that begins last."""
+        return max((a for a in self.arrays if a.holds(address)), key=attrgetter("start"), default=None)
 
     @classmethod
     def of(cls, launch: Launch, named: Mapping[str, np.ndarray]) -> DeviceNames:
@@ -80,11 +101,33 @@ class DeviceNames:
                     if buffer.owner is not None and _host(buffer) == place and buffer.size == value.nbytes:
                         arrays.append(DeviceArray(name, buffer.start, value.nbytes, value.shape, value.itemsize, value.dtype))
                         break
+        arrays += mapped(launch, [p.name for p in launch.kernel.signature.params])
         known = {a.start for a in arrays}
         for region in (*arguments.buffers, *arguments.regions.given, *arguments.regions):
             if region.start not in known:
                 arrays.append(DeviceArray(region.label, region.start, region.size))
         return cls(arrays)
+
+
+def mapped(launch: Launch, names: Sequence[str]) -> Iterator[DeviceArray]:
+    """The tensors of the tensor maps among a kernel's parameters: `map B`, with the map's type, sizes and strides.
+
+    names: of the parameters.
+    """
+    params, offsets = launch.arguments.params.tobytes(), launch.arguments.offsets
+    for name, p, at in zip(names, launch.kernel.signature.params, offsets):
+        if p.size != BYTES or p.align < _ALIGN:
+            continue
+        try:
+            m = Encoded.decode(params[at : at + BYTES])
+        except OperandError:
+            continue
+        strides, size = (m.type.memory, *m.strides), m.type.memory
+        reach = size + sum((count - 1) * stride for count, stride in zip(m.sizes, strides))
+        memory = (*launch.arguments.buffers, *launch.arguments.regions)
+        if m.type.elements == 1 and not m.slice and any(r.start <= m.address < r.end for r in memory):
+            dtype = named_dtype(m.type.dtypes[0]) if m.type.dtypes else None
+            yield DeviceArray(f"map {name}", m.address, reach, m.sizes[::-1], size, dtype, strides[::-1])
 
 
 def _host(buffer: Any) -> int:

@@ -21,6 +21,7 @@ from mmulator.record.tensor.cells import CopiedCell, MovedCell, StoredCell, cell
 from mmulator.record.tensor.products import copied_from
 from mmulator.record.trail import Trail, TrailStep
 
+Named = Callable[[int, int], str]
 FAR = 64  # copies from place to place that are followed
 PARTS = 6  # ranges that a summary names
 _NAME = re.compile(r"(.*)\[([-\d,]+)\]")
@@ -39,9 +40,9 @@ class OperandOrigin:
 
 
 class Origins:
-    """Answers about origins. trail: the steps. names: the name of a generic address of device memory."""
+    """Answers about origins. trail: the steps. names: the name of a generic address of device memory, and bytes read there."""
 
-    def __init__(self, trail: Trail, names: Callable[[int], str]) -> None:
+    def __init__(self, trail: Trail, names: Named) -> None:
         self.trail, self.names = trail, names
         self._known: dict[object, OperandOrigin] = {}
 
@@ -112,9 +113,9 @@ class Origins:
         space = space_of(address)
         found = last_write(self.trail, before, address, (step, lane) if space == "local" else None) if far < FAR else None
         if found is None:
-            return (
-                OperandOrigin(self.names(address), address) if space == "global" else OperandOrigin(f"{space} memory as it was")
-            )
+            if space != "global":
+                return OperandOrigin(f"{space} memory as it was")
+            return OperandOrigin(self.names(address, bits // 8), address)
         if found.source is not None:
             return self._memory(found.step, found.lane, found.source, found.step.number, bits, far + 1)
         if found.operand is None:

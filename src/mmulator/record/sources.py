@@ -95,7 +95,7 @@ class Sources(Explainer):
             key = "written", found.step.number, found.lane, address
             return self._put(key, partial(self._written, found, type_name, size))
         if space in ("global", "const"):
-            self.leaves[address] = self.names(address) if space == "global" else "constants"
+            self.leaves[address] = self.names(address, size) if space == "global" else "constants"
         self._look_at_address(step, lane)
         return _STUB
 

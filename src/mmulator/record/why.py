@@ -7,7 +7,6 @@ and the model's result has to be the machine's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from mmulator.isa.effects import Ends, Flow
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.native.state import LANES
 from mmulator.program.operands import call_operands
+from mmulator.program.parameters import names
 from mmulator.program.uses import accesses, signature_of
 from mmulator.ptx.tree import (
     Address,
@@ -33,7 +33,7 @@ from mmulator.record.chains import ProductChain
 from mmulator.record.losses import cut_said, rounded
 from mmulator.record.matrices import loaded_from
 from mmulator.record.memory import combined, combines, impossible, last_write, loads, values_of
-from mmulator.record.origins import Origins
+from mmulator.record.origins import Named, Origins
 from mmulator.record.parts import part_of, shuffle_lane
 from mmulator.record.places import InCell, InRegister
 from mmulator.record.products import ProductElement, product_element
@@ -46,14 +46,13 @@ DEPTH = 6  # instructions between the stored value and the last one that is told
 AGAIN = 2  # times that one instruction is told on one way, as in a loop
 SHOWN = 4  # values of lanes, or contributions to a sum, that are told
 LEFT_OUT = 4  # instructions without effect that are told for one value
-Named = Callable[[int], str]
 
 
 class Explainer:
     """Answers about values of a trail.
 
     trail: the steps of the CTA.
-    names: the name of the byte at a generic address, `A[3,5]`.
+    names: the name of the byte at a generic address, `A[3,5]`, from the bytes that are read there.
     device: whose arithmetic products have.
     depth: how many instructions are told one behind the other.
     """
@@ -280,7 +279,9 @@ class Explainer:
     def _parameter(self, step: TrailStep, ins: Instruction, cause: Cause) -> Cause:
         address = ins.operands[1]
         base = address.base if isinstance(address, Address) else None
-        said = base.name if isinstance(base, Symbol) else "a parameter"
+        function = self.trail.kernel.program.entry.function
+        known = dict(zip((p.name for p in function.params), names(function)))
+        said = known.get(base.name, base.name) if isinstance(base, Symbol) else "a parameter"
         return replace(cause, name=said, how="a parameter of the kernel", at=None)
 
     def _rows(
@@ -305,7 +306,7 @@ class Explainer:
         before: number of the step before which they are read; None: when the step executes.
         """
         space = space_of(address)
-        name = self.names(address) if space == "global" else space_text(address)
+        name = self.names(address, size) if space == "global" else space_text(address)
         moment = step.number if before is None else before
         own = (step, lane) if space == "local" else None
         found = last_write(self.trail, moment, address, own)

@@ -33,6 +33,7 @@ from mmulator.errors import MmulatorError
 from mmulator.isa.types import type_bits
 from mmulator.launch.arguments import Signature
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.parameters import called
 from mmulator.record.asked import ptx_type
 from mmulator.record.names import DeviceArray
 from mmulator.record.steps import WarpPlace
@@ -184,20 +185,21 @@ def arguments(at: Standing, frame: LanesFrame) -> Iterator[VariableNode]:
     """The kernel's parameters, and arrays that the launch knows."""
     known = list(at.session.names.arrays)
     kernel = at.machine.kernel
-    signature = Signature(kernel.program.functions[kernel.name].function)
+    function = kernel.program.functions[kernel.name].function
+    signature = Signature(function)
     data = at.machine.grid.params.tobytes()
-    for parameter, offset in zip(signature.params, signature.offsets):
+    for parameter, offset, name in zip(signature.params, signature.offsets, called(function)):
         size = parameter.size
         value = int.from_bytes(data[offset : offset + size], "little")
         found = next((a for a in known if a.start == value), None) if size == 8 else None
         if found is not None:
             known.remove(found)
-            yield array_node(at, found, parameter.name)
+            yield array_node(at, found, name)
         elif parameter.shape:
             text = f"{size} bytes: {data[offset : offset + size].hex(' ', 4)}"
-            yield VariableNode(parameter.name, text, f"{parameter.type} [{size}]")
+            yield VariableNode(name, text, f"{parameter.type} [{size}]")
         else:
-            yield VariableNode(parameter.name, number_text(at, value, parameter.type), parameter.type, watch=parameter.name)
+            yield VariableNode(name, number_text(at, value, parameter.type), parameter.type, watch=name)
     for a in known:
         yield array_node(at, a, a.name)
 

@@ -58,7 +58,7 @@ def describe_address(grid: Grid, address: int, cta: ResidentCta | None = None) -
             return f"byte {offset} of {names[slot]}"
     if not any(m.start <= address < m.start + m.size for m in grid.memory) and (gone := freed(address)):
         return gone
-    near = [m for m in grid.memory if -(1 << 31) < address - m.start < m.size + (1 << 32)]
+    near = [m for m in faults_memory.named(grid) if -(1 << 31) < address - m.start < m.size + (1 << 32)]
     if not near:
         return faults_memory.own_memory(grid, address) or "memory that no argument owns"
     nearest = min(near, key=lambda m: faults_memory.apart(m, address))

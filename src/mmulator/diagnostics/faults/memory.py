@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from mmulator.diagnostics.faults.wraps import wrapped
 from mmulator.launch.grid import Grid
 from mmulator.launch.regions import NULL, Region, freed
 from mmulator.native.state import FaultKind
 from mmulator.program.addresses import SHARED_BASE
+from mmulator.program.parameters import called, names
 from mmulator.program.provenance import pointers
 from mmulator.ptx.tree import Address, Function, Instruction, Reg
 
@@ -31,12 +33,13 @@ def place_of(grid: Grid, address: int, ins: Instruction) -> tuple[bool, str, str
     argument = _argument(grid, ins)
     if argument is not None and not argument[0]:
         return True, f"byte {address} of {argument[1]}, which is null", f"pass memory for {argument[1]}, or do not access it"
-    cut = next((m for m in grid.memory if NULL <= m.start & _LOW < m.start and 0 <= address - (m.start & _LOW) < m.size), None)
+    memories = named(grid)
+    cut = next((m for m in memories if NULL <= m.start & _LOW < m.start and 0 <= address - (m.start & _LOW) < m.size), None)
     if cut is not None:
         said = f"which is in no buffer: these are the low 32 bits of byte {address - (cut.start & _LOW)} of {cut.label}"
         return False, said, "compute addresses in 64 bits: an instruction that takes or leaves 32 has cut this one off"
     memory = _given(grid, argument[0]) if argument is not None else None
-    others = sorted((m for m in grid.memory if m is not memory), key=lambda m: apart(m, address))
+    others = sorted((m for m in memories if memory is None or m.start != memory.start), key=lambda m: apart(m, address))
     nearest = others[0] if others else None
     if memory is not None and address >= NULL:
         said = f"byte {address - memory.start} of {memory.label}, which has {memory.size}"
@@ -59,6 +62,22 @@ def place_of(grid: Grid, address: int, ins: Instruction) -> tuple[bool, str, str
     return False, said, "no single argument leads to this address: look where it is computed, or loaded from"
 
 
+def named(grid: Grid) -> Sequence[Region]:
+    """The memory of a launch, where the source of the kernel is known with the names that it has for the arguments."""
+    function = grid.kernel.program.entry.function
+    known = names(function)
+    if not known:
+        return grid.memory
+    pointed = {value: f"argument {n} ({known[n]})" for n, at, value in reversed([*_words(grid)]) if not at}
+    out = []
+    for m in grid.memory:
+        label = m.label
+        for n, p in enumerate(function.params):
+            label = label.replace(f"argument {n} ({p.name})", f"argument {n} ({known[n]})")
+        out.append(replace(m, label=label if label.startswith("argument") else pointed.get(m.start, label)))
+    return out
+
+
 def own_memory(grid: Grid, address: int) -> str:
     """Memory that a program of C++ never gave to CUDA in words: which it is, and the argument nearest to the address that points
     there; "" for other addresses.
@@ -71,7 +90,7 @@ def own_memory(grid: Grid, address: int) -> str:
     if not near:  # pinned and managed memory lie in the heap, too
         return "" if any(m.start in where for m in grid.memory) else f"in {name}"
     n, _, value = min(near, key=lambda w: abs(address - w[2]))
-    return f"byte {address - value} of argument {n} ({grid.kernel.program.entry.function.params[n].name}), which points to {name}"
+    return f"byte {address - value} of argument {n} ({called(grid.kernel.program.entry.function)[n]}), which points to {name}"
 
 
 def _argument(grid: Grid, ins: Instruction) -> tuple[int, str] | None:
@@ -100,8 +119,8 @@ def _values(grid: Grid, function: Function) -> Iterator[tuple[str, int, int, str
     for n, at, value in _words(grid):
         memory = _given(grid, value) if value else None
         if not value or memory is not None:
-            name = function.params[n].name
-            yield name, at, value, memory.label if memory is not None else f"argument {n} ({name})"
+            label = memory.label if memory is not None else f"argument {n} ({called(grid.kernel.program.entry.function)[n]})"
+            yield function.params[n].name, at, value, label
 
 
 def _words(grid: Grid) -> Iterator[tuple[int, int, int]]:
@@ -115,8 +134,9 @@ def _words(grid: Grid) -> Iterator[tuple[int, int, int]]:
 
 def _given(grid: Grid, value: int) -> Region | None:
     """The memory that a pointer points to: the memory that begins there, or otherwise the memory that contains the address."""
-    return next((m for m in grid.memory if m.start == value), None) or next(
-        (m for m in grid.memory if m.start <= value <= m.start + m.size), None
+    memories = named(grid)
+    return next((m for m in memories if m.start == value), None) or next(
+        (m for m in memories if m.start <= value <= m.start + m.size), None
     )
 
 

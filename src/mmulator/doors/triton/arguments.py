@@ -18,6 +18,7 @@ from mmulator.doors.triton.descriptors import DescriptorSlot, Map, Meta, Path, P
 from mmulator.doors.triton.versions import Interface
 from mmulator.driver import Region
 from mmulator.errors import InternalError, LaunchError, UnsupportedError, shown
+from mmulator.interop import named_dtype
 from mmulator.launch.regions import room_behind
 from mmulator.layouts.tensormap.fields import BYTES as MAP_BYTES
 from mmulator.ptx.declared import Parameter
@@ -234,8 +235,10 @@ class Packer:
             value = _at(args, slot)
             base = getattr(value, "base", None)
             value = base if base is not None and hasattr(base, "data_ptr") else value
-            if slot.ty[:1] == "*" and hasattr(value, "data_ptr") and hasattr(value, "stride"):
-                dtype, size = dtype_of(_ELEMENTS.get(slot.ty[1:], "u8")), value.element_size()
+            if slot.ty[:1] in "*n" and hasattr(value, "data_ptr") and hasattr(value, "stride"):  # pointers and nvTmaDesc
+                own = str(value.dtype).rpartition(".")[2]
+                dtype = dtype_of(_ELEMENTS.get(slot.ty[1:], "u8")) if slot.ty[0] == "*" else named_dtype(own)
+                size = value.element_size()
                 shape, strides = tuple(value.shape), tuple(n * size for n in value.stride())
                 reach = size + sum((n - 1) * s for n, s in zip(shape, strides)) if 0 not in shape else 0
                 contiguous = () if value.is_contiguous() else strides
