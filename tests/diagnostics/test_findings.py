@@ -156,7 +156,7 @@ def test_the_cause_stands_first() -> None:
 
 def test_hints_are_in_the_language_of_the_lines() -> None:
     """Each name of a language stands for something that a hint says, and nothing of threads stays PTX's (tests/ub/words)."""
-    said = " ".join((*(rule.hint for rule in RULES.values()), words._STRONG_READ, words._ADD))
+    said = " ".join((*(rule.hint for rule in RULES.values()), words._STRONG_READ, words._ADD, words.WIDE_INDEX))
     for name, terms in words.TERMS.items():
         assert not [term for term in terms if term not in said], name
         races = " ".join(words.in_words(RULES[f"race-{n}"].hint, name) for n in ("read-write", "within-warp", "between-blocks"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mmulator.isa.effects import Algebra
 from mmulator.isa.types import type_bits
-from mmulator.ptx.tree import Instruction, Operand, Reg, VectorOperand
+from mmulator.ptx.tree import Instruction, NegatedPredicate, Operand, Reg, VectorOperand, flatten
 
 
 def part_of(ins: Instruction, name: str, low: int, width: int) -> tuple[Operand, int] | None:
@@ -27,6 +27,20 @@ def part_of(ins: Instruction, name: str, low: int, width: int) -> tuple[Operand,
         bits = type_bits(ins.form["type"]) // len(source.elements)
         return (source.elements[low // bits], low % bits) if low // bits == (low + width - 1) // bits else None
     return source, low
+
+
+def is_predicate(ins: Instruction, name: str) -> bool:
+    """Whether a register is a result of type .pred."""
+    return any(isinstance(o, Reg) and o.name == name and o.type == "pred" for o in flatten(ins.operands[:1]))
+
+
+def known_type(given: str, operand: Operand) -> str:
+    """The type of an operand: as the instruction has it, else as the register is declared."""
+    try:
+        type_bits(given)
+    except KeyError:
+        return operand.type if isinstance(operand, Reg) else "pred" if isinstance(operand, NegatedPredicate) else "b32"
+    return given
 
 
 def shuffle_lane(mode: str, lane: int, b: int, c: int) -> tuple[int, bool]:

@@ -99,7 +99,7 @@ class Sources(Explainer):
         self._look_at_address(step, lane)
         return _STUB
 
-    def _gets_zero(self, step: TrailStep, lane: int, address: int, cause: Cause, why: str) -> Cause:
+    def _gets_zero(self, step: TrailStep, lane: int, address: int, size: int, cause: Cause, why: str) -> Cause:
         self._look_at_address(step, lane)
         return _STUB
 

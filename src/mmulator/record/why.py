@@ -34,7 +34,7 @@ from mmulator.record.losses import cut_said, rounded
 from mmulator.record.matrices import loaded_from
 from mmulator.record.memory import combined, combines, impossible, last_write, loads, values_of
 from mmulator.record.origins import Named, Origins
-from mmulator.record.parts import part_of, shuffle_lane
+from mmulator.record.parts import is_predicate, known_type, part_of, shuffle_lane
 from mmulator.record.places import InCell, InRegister
 from mmulator.record.products import ProductElement, product_element
 from mmulator.record.tensor.cells import CopiedCell, MovedCell, ProductCell, StoredCell, cells_of, loads_cells
@@ -211,7 +211,7 @@ class Explainer:
                 continue
             given = specs[number].type if number < len(specs) else "b32"
             for one in elements(operand):
-                type_name = _known_type(given, one)
+                type_name = known_type(given, one)
                 element, count = parts_of(type_name)
                 if count > 1 and parts_of(ins.form["type"])[1] == count and width * count == type_bits(ins.form["type"]):
                     bits = type_bits(type_name) // count
@@ -231,7 +231,7 @@ class Explainer:
         held = value_of(self.trail, step, lane, condition, "pred")
         if held is None or ins.form["type"] not in TYPES or condition.span.text.startswith("{"):
             return None
-        if type_bits(_known_type(signature_of(ins.form, ins.operands)[3].type, condition)) != 1:
+        if type_bits(known_type(signature_of(ins.form, ins.operands)[3].type, condition)) != 1:
             return None
         why = self._condition(step, lane, condition.name) if isinstance(condition, Reg) else ""
         chosen = a if held else b
@@ -248,7 +248,7 @@ class Explainer:
         ins = self.trail.instruction(step)
         source = ins.operands[1]
         numbers = [value_of(self.trail, step, lane, o, "b32") for o in ins.operands[2:4]]
-        if not isinstance(source, Reg) or None in numbers or _is_predicate(ins, name):
+        if not isinstance(source, Reg) or None in numbers or is_predicate(ins, name):
             return None
         other, taken = shuffle_lane(ins.form["mode"], lane, *(int(n or 0) for n in numbers))
         remark = f"from lane {other}" if taken else f"lane {lane} keeps its own value: lane {other} is not in its segment"
@@ -265,15 +265,15 @@ class Explainer:
         for target, at, size, _ in loads(self.trail, step):
             if isinstance(target, Reg) and target.name == name:
                 address = int(at[lane]) + low // 8
-                if zero := impossible(self.trail, step, lane):
-                    return self._gets_zero(step, lane, address, cause, zero)
                 size = min(size, max(1, width // 8))
+                if zero := impossible(self.trail, step, lane):
+                    return self._gets_zero(step, lane, address, size, cause, zero)
                 return replace(cause, inputs=(self.memory(step, lane, address, cause.bits, cause.type, size, path),))
         return None
 
-    def _gets_zero(self, step: TrailStep, lane: int, address: int, cause: Cause, why: str) -> Cause:
+    def _gets_zero(self, step: TrailStep, lane: int, address: int, size: int, cause: Cause, why: str) -> Cause:
         """The cause of the zero that a load gives where its access cannot be."""
-        name = self.names(address) if why == "misaligned" else "memory of no argument"
+        name = self.names(address, size) if why == "misaligned" else "memory of no argument"
         return replace(cause, inputs=(Cause(name, cause.bits, cause.type, f"{why}: the load gets 0"),))
 
     def _parameter(self, step: TrailStep, ins: Instruction, cause: Cause) -> Cause:
@@ -393,7 +393,7 @@ class Explainer:
         members = value_of(self.trail, step, lane, ins.operands[-1], "b32")
         lanes = [n for n in range(LANES) if taking >> n & 1 and (members is None or members >> n & 1)]
         shown = [lane, *(n for n in lanes if n != lane)][: SHOWN if self.shortens else LANES]
-        type_name = _known_type(signature_of(ins.form, ins.operands)[1].type, source)
+        type_name = known_type(signature_of(ins.form, ins.operands)[1].type, source)
         given = [self._followed(step, n, source, type_name, 0, type_bits(type_name), path) for n in shown]
         more = f"; told are {len(shown)} of them" if len(shown) < len(lanes) else ""
         said = f"of the {len(lanes)} lanes that take part{more}"
@@ -466,20 +466,6 @@ class Explainer:
         return replace(cause, inputs=(given,))
 
 
-def _known_type(given: str, operand: Operand) -> str:
-    """The type of an operand: as the instruction has it, else as the register is declared."""
-    try:
-        type_bits(given)
-    except KeyError:
-        return operand.type if isinstance(operand, Reg) else "pred" if isinstance(operand, NegatedPredicate) else "b32"
-    return given
-
-
-def _is_predicate(ins: Instruction, name: str) -> bool:
-    """Whether a register is a result of type .pred."""
-    return any(isinstance(o, Reg) and o.name == name and o.type == "pred" for o in flatten(ins.operands[:1]))
-
-
 def _converted(
     self: Explainer, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
 ) -> Cause | None:
@@ -493,7 +479,7 @@ def _converted(
     if low // half != (low + width - 1) // half:
         return None
     operand = sources[0] if low // half else sources[1]  # a is the upper half
-    given = _known_type(signature_of(ins.form, ins.operands)[1].type, operand)
+    given = known_type(signature_of(ins.form, ins.operands)[1].type, operand)
     return replace(
         cause, type=element if width == half else cause.type,
         inputs=(self._followed(step, lane, operand, given, 0, type_bits(given), path),),
