@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mmulator.isa.types import type_bits
+from mmulator.numerics.telling import tail
 from mmulator.numerics.telling import text as text_of_sum
 from mmulator.record.birth import Birth
 from mmulator.record.cause import Cause, CauseAt, place_text, thread_text
@@ -16,7 +17,7 @@ from mmulator.record.values import bits_text
 from mmulator.record.why import DEPTH
 
 WHOLE = 1 << 20  # values behind each other, of a tree that is told as a whole
-ROWS = 8  # lines of a sum that are told of a short tree
+ROWS = 8  # lines of a sum that are told of a short tree, before its end
 _DEEPER = f"--why-depth {2 * DEPTH}"
 _COLUMNS = re.compile(r"\S {2,}\S")
 
@@ -52,9 +53,9 @@ def lines(cause: Cause, most: int = WHOLE, indent: int = 0, seen: CauseAt | None
     for remark in cause.remarks:
         yield f"{margin}    {remark}"
     if cause.element is not None:
-        rows = text_of_sum(cause.element).splitlines()
-        if most < WHOLE and len(rows) > 2 * ROWS:
-            rows = [*rows[:ROWS], f"... {len(rows) - ROWS - 1} more lines: {_DEEPER}", rows[-1]]
+        rows, end = text_of_sum(cause.element).splitlines(), tail(cause.element).splitlines()
+        if most < WHOLE and len(rows) > ROWS + len(end) + 1:
+            rows = [*rows[:ROWS], f"... {len(rows) - ROWS - len(end)} more lines: {_DEEPER}", *end]
         yield from (f"{margin}    {line}" for line in rows)
     if cause.more:
         yield f"{margin}    ({cause.more})"
