@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.record.profile import LaunchProfile
-from mmulator.record.profile_data import Traffic
+from mmulator.record.profile.data import Traffic
+from mmulator.record.profile.launch import LaunchProfile
 from tests.data.counter_vectors import DATA, KERNEL_METRICS, KERNELS, forms, launches
 from tests.support import corpus
 

@@ -18,7 +18,7 @@ from mmulator.errors import LaunchError
 if TYPE_CHECKING:
     from mmulator.host.report import Report
     from mmulator.record.counts import Counts
-    from mmulator.record.profile import LaunchProfile
+    from mmulator.record.profile.launch import LaunchProfile
 
 VARIABLE = "MMULATOR_PROFILES"  # the file to which processes of `mmulator exec` add lines, and who reads it tells
 
@@ -45,8 +45,8 @@ class Profiles:
 
     def profiles(self) -> list[LaunchProfile]:
         """One for each kernel, in the order of first launches."""
-        from mmulator.record.profile import profile_of
-        from mmulator.record.profile_data import added_up
+        from mmulator.record.profile.data import added_up
+        from mmulator.record.profile.launch import profile_of
 
         return added_up(profile_of(*item) for item in self.found.values())
 
@@ -69,15 +69,15 @@ def tell(profiles: list[LaunchProfile], wanted: str) -> None:
             sys.stderr.write("".join(f"mmulator: {profile}\n" for profile in profiles))
             sys.stderr.flush()
         return
-    from mmulator.record.profile_file import written
+    from mmulator.record.profile.file import written
 
     files.write(wanted, written(profiles, wanted), LaunchError)
 
 
 def read(path: str | Path) -> list[LaunchProfile]:
     """The profiles that processes added to a file."""
-    from mmulator.record.profile import LaunchProfile
-    from mmulator.record.profile_data import added_up
+    from mmulator.record.profile.data import added_up
+    from mmulator.record.profile.launch import LaunchProfile
 
     try:
         rows = Path(path).read_text(encoding="utf-8").splitlines()

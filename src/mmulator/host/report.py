@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mmulator.launch.launch import Ran
     from mmulator.launch.shape import LaunchShape
     from mmulator.launch.work import Work
-    from mmulator.record.profile import LaunchProfile
+    from mmulator.record.profile.launch import LaunchProfile
 
 _FINDINGS = 8  # lines of a program of which a report tells in full
 _COLUMNS = ("instructions of warps", "executed")
@@ -81,7 +81,7 @@ class Report:
     def _profile(self) -> LaunchProfile | None:
         if self.__dict__["counts"] is None:
             return None
-        from mmulator.record.profile import profile_of
+        from mmulator.record.profile.launch import profile_of
 
         return profile_of(self.kernel, self.device, self.__dict__["counts"])
 

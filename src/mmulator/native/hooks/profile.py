@@ -1,4 +1,4 @@
-"""Sums of what a launch does, for each instruction: the instrument of `profile=` (record/profile.py).
+"""Sums of what a launch does, for each instruction: the instrument of `profile=` (record/profile/launch.py).
 
 Executions of blocks are counted anyway (Cluster.counts). Here are added lanes that were elsewhere, lanes whose guard was false,
 ways at branches, ends of waits, and the work of accesses to memory. That work depends only on the differences of the lanes'

@@ -7,8 +7,8 @@ from itertools import groupby
 from pathlib import PurePath
 
 from mmulator.demangle import demangle
-from mmulator.record.profile_data import Executed, ProfileData, Tally, unreached, work_of
-from mmulator.record.profile_text import COLUMNS, by_file, cells, head, never, text_of
+from mmulator.record.profile.data import Executed, ProfileData, Tally, unreached, work_of
+from mmulator.record.profile.text import COLUMNS, by_file, cells, head, never, text_of
 from mmulator.tables import element, escape
 
 _STYLE = """

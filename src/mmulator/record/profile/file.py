@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
-from mmulator.record.profile_data import ProfileData, lcov
+from mmulator.record.profile.data import ProfileData, lcov
 from mmulator.schemas import document
 
 
@@ -15,13 +15,13 @@ def _json(profiles: Sequence[ProfileData]) -> str:
 
 
 def _html(profiles: Sequence[ProfileData]) -> str:
-    from mmulator.record.profile_page import page
+    from mmulator.record.profile.page import page
 
     return page(profiles)
 
 
 def _text(profiles: Sequence[ProfileData]) -> str:
-    from mmulator.record.profile_text import annotated, table
+    from mmulator.record.profile.text import annotated, table
 
     return "\n\n".join(f"{table(p, len(p.instructions))}\n\n{annotated(p)}" for p in profiles) + "\n"
 

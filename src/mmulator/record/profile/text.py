@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import PurePath
 
 from mmulator.demangle import demangle
-from mmulator.record.profile_data import SPACES, Executed, ProfileData, Unreached, unreached, work_of
+from mmulator.record.profile.data import SPACES, Executed, ProfileData, Unreached, unreached, work_of
 from mmulator.tables import short
 
 WIDTH = 80
