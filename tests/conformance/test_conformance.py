@@ -37,7 +37,7 @@ from mmulator.launch.observers import Observer
 from mmulator.launch.values import Aggregate
 from mmulator.numerics import arrays
 from mmulator.numerics.formats import decode, element_type
-from mmulator.numerics.profiles import dot_key
+from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.tree import Parameter
 from mmulator.ptx.verify import verify
@@ -319,7 +319,7 @@ def test_another_arithmetic_does_not_pass(name: str, changes: Any, monkeypatch: 
     """Forty executions of each kind tell F from F - 1 and F + 1, L from half of it, the floor from its neighbours."""
     form = parse_mnemonic(name)
     key, p = dot_key(form), problem(form, DEVICE)
-    right = compare.profile_for(key, DEVICE)
+    right = profile_for(key, DEVICE)
     for change in (*changes, {"fraction": right.fraction - 1}, {"fraction": right.fraction + 1}):
         found = {}
         for kind_ in ("align", "floor", "ties", "near"):
@@ -408,7 +408,7 @@ def test_reports(tmp_path: Path) -> None:
     assert data["ok"] is False and data["runs"][0]["totals"]["wrong"] == 1
     assert len(data["runs"][0]["forms"]) == len(outcome.rows)
     page = (tmp_path / "r.html").read_text()
-    assert "mma &lt;b&gt;" in page and "<b>" not in page and "chunks of 16" in page
+    assert "mma &lt;b&gt;" in page and "<b>" not in page and "16 products a chunk" in page
     text = list(report.lines(outcome, FEW))
     assert all(len(line) <= 80 for line in text if not line.startswith(("mma", "in ", "  "))), max(text, key=len)
     with pytest.raises(MmulatorError, match="must end in"):

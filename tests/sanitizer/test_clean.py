@@ -11,7 +11,7 @@ from tests.support import corpus
 # The tutorial's backward pass of a layer norm branches in all warps by a count that its first thread changes by atom.exch.
 # And a search that reads with plain loads whether a node was reached, while other threads reach it by compare-and-swap.
 KNOWN = {
-    "atomics": {"race-between-blocks"}, "breadth_first": {"race-read-write", "race-within-warp"},
+    "atomics": {"race-plain-sync"}, "breadth_first": {"race-read-write", "race-within-warp"},
     "layernorm_backward": {"race-read-write"},
 }  # fmt: skip
 ALWAYS = ("layernorm_backward", "spin_flag", "breadth_first", "atomics", "sgemm_tiled", "gemm_split_k_f16_sm80")

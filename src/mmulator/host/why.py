@@ -81,7 +81,8 @@ class WhyAnswer:
     def _text(self, **most: int) -> str:
         from mmulator.record.telling import text
 
-        said = self.beside.said[1:2] if isinstance(self.beside, BesideReference) else ()
+        explained = isinstance(self.beside, BesideReference) and self.birth is None
+        said = self.beside.said[1:2] if explained and isinstance(self.beside, BesideReference) else ()
         lead = (f"{self.name} differs: {x}" for x in said)
         told = text(self.cause, self.birth, **most) if self.cause is not None else self._nothing
         return "\n".join([*lead, told, *self._more()])
@@ -90,13 +91,14 @@ class WhyAnswer:
         """The answer in lines of at most so many columns; tables may be wider. It has as many levels as a screen has room for,
         unless it was asked how many.
         """
-        from mmulator.record.telling import wrapped
+        from mmulator.record.telling import ROWS, wrapped
 
         whole = wrapped(str(self), width)
-        for most in range(2 * DEPTH, 0, -1) if self.short else ():
+        shorter = [(2 * DEPTH, ROWS[0]), *((most, ROWS[1]) for most in range(2 * DEPTH, 0, -1))]
+        for most, rows in shorter if self.short else ():
             if whole.count("\n") < HEIGHT:
                 break
-            whole = wrapped(self._text(most=most), width)
+            whole = wrapped(self._text(most=most, rows=rows), width)
         return whole
 
     @property

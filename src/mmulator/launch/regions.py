@@ -173,10 +173,13 @@ def apart(regions: Iterable[Region]) -> Regions:
     return Regions(found)
 
 
-def freed(address: int) -> str:
-    """Memory that was freed in words: `byte 0 of device memory, whose 4096 bytes were freed by main at a.cu:8`; "" for others."""
+def freed(address: int, live: Iterable[Region] = ()) -> str:
+    """Memory that was freed in words: `byte 0 of device memory, whose 4096 bytes were freed by main at a.cu:8`; "" for others.
+
+    live: memory that may have taken its place: then an address beyond it is beyond that memory.
+    """
     for where, label, place in reversed(FREED):
-        if address in where:
+        if address in where and not any(m.start < where.stop and where.start < m.start + m.size for m in live):
             by = place()
             return f"byte {address - where.start} of {label}, whose {len(where)} bytes were freed" + (f" by {by}" if by else "")
     return ""

@@ -17,7 +17,7 @@ from mmulator.record.values import bits_text
 from mmulator.record.why import DEPTH
 
 WHOLE = 1 << 20  # values behind each other, of a tree that is told as a whole
-ROWS = 8  # lines of a sum that are told of a short tree, before its end
+ROWS = (8, 0)  # lines of a sum that are told of a short tree, before its end: first so many, then, for more levels, fewer
 _DEEPER = f"--why-depth {2 * DEPTH}"
 _COLUMNS = re.compile(r"\S {2,}\S")
 
@@ -31,10 +31,13 @@ def _used(cause: Cause) -> str:
     return cause.name if cause.name == cause.text else f"{cause.name} = {cause.text}"
 
 
-def lines(cause: Cause, most: int = WHOLE, indent: int = 0, seen: CauseAt | None = None) -> Iterator[str]:
+def lines(
+    cause: Cause, most: int = WHOLE, rows: int = WHOLE, indent: int = 0, seen: CauseAt | None = None
+) -> Iterator[str]:
     """The lines of a cause and of all behind it.
 
-    most: of a tree that is to be short, the values behind each other that are told; of a sum the first lines, then.
+    most: of a tree that is to be short, the values behind each other that are told.
+    rows: of a sum that is to be short, the lines before its end.
     indent: how many values are told before it, each computed from the next one.
     seen: the place of the cause that is told before it.
     """
@@ -53,10 +56,10 @@ def lines(cause: Cause, most: int = WHOLE, indent: int = 0, seen: CauseAt | None
     for remark in cause.remarks:
         yield f"{margin}    {remark}"
     if cause.element is not None:
-        rows, end = text_of_sum(cause.element).splitlines(), tail(cause.element).splitlines()
-        if most < WHOLE and len(rows) > ROWS + len(end) + 1:
-            rows = [*rows[:ROWS], f"... {len(rows) - ROWS - len(end)} more lines: {_DEEPER}", *end]
-        yield from (f"{margin}    {line}" for line in rows)
+        told, end = text_of_sum(cause.element).splitlines(), tail(cause.element).splitlines()
+        if len(told) > rows + len(end) + 1:
+            told = [*told[:rows], f"... {len(told) - rows - len(end)} more lines: {_DEEPER}", *end]
+        yield from (f"{margin}    {line}" for line in told)
     if cause.more:
         yield f"{margin}    ({cause.more})"
     behind = [one for one in cause.inputs if not _leaf(one)]
@@ -65,7 +68,7 @@ def lines(cause: Cause, most: int = WHOLE, indent: int = 0, seen: CauseAt | None
         return
     for one in cause.inputs:
         if not _leaf(one):
-            yield from lines(one, most, indent + 1, cause.at or seen)
+            yield from lines(one, most, rows, indent + 1, cause.at or seen)
         elif one.how not in ("a constant", "a special register"):
             yield f"{margin}  {_used(one)}: {one.how}"
 
@@ -106,11 +109,11 @@ def as_dict(cause: Cause) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def text(cause: Cause, birth: Birth | None = None, most: int = WHOLE) -> str:
-    """The whole answer. birth: of a NaN or an infinity, which is told in place of the tree. most: as in `lines`."""
+def text(cause: Cause, birth: Birth | None = None, most: int = WHOLE, rows: int = WHOLE) -> str:
+    """The whole answer. birth: of a NaN or an infinity, which is told in place of the tree. most, rows: as in `lines`."""
     width = type_bits(cause.type)
     if birth is not None:
         head = f"{cause.name} = {cause.text} (bits {bits_text(cause.bits, width)}): {birth.kind} since {birth.said}"
         return "\n".join([head, *birth.lines()])
-    first, *rest = lines(cause, most)
+    first, *rest = lines(cause, most, rows)
     return "\n".join([first.replace(f"= {cause.text}", f"= {cause.text} (bits {bits_text(cause.bits, width)})", 1), *rest])

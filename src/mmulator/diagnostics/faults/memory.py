@@ -54,7 +54,7 @@ def place_of(grid: Grid, address: int, ins: Instruction) -> tuple[bool, str, str
     if address < SHARED_BASE + grid.shared:
         said = f"which is in no buffer; as an offset it would be byte {address - SHARED_BASE} of shared memory"
         return False, said, "an address of .shared is an offset: access it with .shared, or make it generic with cvta.shared"
-    if gone := freed(address):
+    if gone := freed(address, memories):
         return False, gone, FREED
     if own := own_memory(grid, address):
         return False, own, OWN

@@ -61,12 +61,11 @@ def is_unreleased(c: FindingContext) -> bool:
 
 
 def is_plain_sync(c: FindingContext) -> bool:
-    """Whether one access is plain, and the other an atomic operation by which threads wait for each other."""
+    """Whether one access is a plain store, and the other an atomic operation by which threads wait for each other."""
     word = int(c.entry["words"][0])
     for plain, strong, ins in (word, word >> 32, c.instruction), (word >> 32, word, c.other):
         if ins is not None and strong & STRONG and not plain & STRONG:
-            taken = not _TAKES.isdisjoint(ins.modifiers)
-            return taken or bool(plain & WRITES and not _ORDERS.isdisjoint(ins.modifiers))
+            return bool(plain & WRITES) and not (_TAKES | _ORDERS).isdisjoint(ins.modifiers)
     return False
 
 
