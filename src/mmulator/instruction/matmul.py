@@ -62,7 +62,7 @@ def matmul(
     on demand: chunks of M and N in any order, chunks along K one after another (docs/dask.md).
     Raises OperandError for wrong shapes or dtypes, UnsupportedError where the device lacks the instruction.
     """
-    if isinstance(instruction, str) and not instruction:
+    if isinstance(instruction, str | None) and not instruction:
         raise _unnamed(A, B, device)
     i = instruction if isinstance(instruction, Instruction) else Instruction.parse(instruction)
     form = i.form
