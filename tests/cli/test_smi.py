@@ -1,4 +1,4 @@
-"""What scripts ask nvidia-smi, and what it answers under `mmulator exec`."""
+"""Questions of scripts to nvidia-smi, and its answers under `mmulator exec`."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def test_a_pair_of_lines_is_one_finding() -> None:
 
 
 def test_the_cause_stands_first() -> None:
-    """Of one severity: a lock's plain store, then a barrier of part of a warp, a race between blocks, then all as they come."""
+    """The order in one severity: a lock's plain store, a barrier of part of a warp, a race between blocks, then all others."""
     causes = ["race-plain-sync", "aligned-partial-warp", "race-between-blocks", "race-read-write"]
     found = [made("aligned-lanes-exited", 9, severity="warning"), *(made(rule, n) for n, rule in enumerate(reversed(causes), 1))]
     assert [group[0].rule for group in grouped([*found, made("livelock", 10)])] == [*causes, "livelock", "aligned-lanes-exited"]

@@ -30,8 +30,9 @@ def _run(arguments: list[str], replace: bool = False) -> int:
     from mmulator.errors import UnsupportedError
     from mmulator.toolkit.wrapper import main
 
-    with suppress(UnsupportedError):  # another system, where programs are compiled and do not run
-        os.environ["LIBRARY_PATH"] = libraries(os.environ)["LIBRARY_PATH"]
+    if "MMULATOR_EXEC" not in os.environ:  # exec has said where they are
+        with suppress(UnsupportedError):  # another system, where programs are compiled and do not run
+            os.environ["LIBRARY_PATH"] = libraries(os.environ)["LIBRARY_PATH"]
     return main(arguments, replace)
 
 

@@ -90,9 +90,10 @@ def kind_of(name: str) -> str:
     if not path.exists():
         if name == "nvidia-smi":  # ours (libraries)
             return NATIVE
-        if os.sep not in name and (found := _NVIDIAS.get(name) or shutil.which(name)):
-            if name in _NVIDIAS:
-                raise WrongUsage(f"{name} needs a GPU", hint=f"in its place: {found}")
+        if name in _NVIDIAS:
+            raise WrongUsage(f"{name} needs a GPU", hint=f"in its place: {_NVIDIAS[name]}")
+        found = shutil.which(name) if os.sep not in name else None
+        if found:
             return kind_of(found)
         raise WrongUsage(
             f"cannot read {name}: No such file or directory", hint="exec takes what follows `python`, a program, or a .cu file"

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import uuid
 from collections.abc import Sequence
 
-from mmulator.driver.chips import MIB, DeviceProperties, chip
+from mmulator.driver.chips import DRIVER_VERSION, MIB, DeviceProperties, chip
 from mmulator.settings import Settings
 
-DRIVER, CUDA = "590.44.01", "13.1"
+DRIVER, CUDA = "590.44.01", f"{DRIVER_VERSION // 1000}.{DRIVER_VERSION % 1000 // 10}"
 _UNKNOWN = "temperature.gpu power.draw power.limit serial persistence_mode compute_mode mig.mode.current ecc.mode.current pstate"
 
 
 def fields(found: DeviceProperties) -> dict[str, tuple[str, str]]:
     """Fields of a device that `--query-gpu` names: value and unit of each."""
-    identifier = str(uuid.UUID(bytes=hashlib.md5(found.name.encode(), usedforsecurity=False).digest()))
+    identifier = str(uuid.UUID(bytes=found.uuid))
     capability, clock, memory = "{}.{}".format(*found.capability), str(found.clock // 1000), str(found.memory // MIB)
     plain = {
         "index": "0", "count": "1", "name": found.product, "gpu_name": found.product, "driver_version": DRIVER,

@@ -123,16 +123,8 @@ class Store:
         if not self._swept:
             self._swept = True
             self._sweep()
-        name = f".{key}.{os.urandom(6).hex()}.tmp"
         data = _HEADER.pack(_MAGIC, bytes.fromhex(key), digest_of(code).digest(), len(code)) + code
-        try:
-            self._write_file(name, data)
-            os.replace(name, f"{key}.o", src_dir_fd=self.folder, dst_dir_fd=self.folder)
-        except BaseException as error:
-            with suppress(OSError):
-                os.unlink(name, dir_fd=self.folder)
-            if not isinstance(error, OSError):
-                raise
+        self._put(key, f"{key}.o", data)
 
     def file(self, key: str) -> Path | None:
         """The path of a file that was kept, with the bytes that were kept; None if there is none."""
@@ -144,13 +136,8 @@ class Store:
 
     def keep(self, key: str, made: Path) -> Path | None:
         """Keep a file that may be executed; returns the path of what is kept, None if that fails."""
-        data, name = made.read_bytes(), f".{key}.{os.urandom(6).hex()}.tmp"
-        try:
-            self._write_file(name, data, 0o700)
-            os.replace(name, f"{key}.x", src_dir_fd=self.folder, dst_dir_fd=self.folder)
-        except OSError:
-            with suppress(OSError):
-                os.unlink(name, dir_fd=self.folder)
+        data = made.read_bytes()
+        self._put(key, f"{key}.x", data, 0o700)
         self.write(key, digest_of(data).digest())
         return self.file(key)
 
@@ -158,15 +145,22 @@ class Store:
         """A file with a text, for people to open; None if it cannot be written."""
         data = text.encode("utf-8", "surrogateescape")
         key = digest_of(data).digest().hex()
-        name, temporary = f"{key[:12]}.ptx", f".{key}.{os.urandom(6).hex()}.tmp"
+        name = f"{key[:12]}.ptx"
+        return self.path.absolute() / name if self._put(key, name, data) else None
+
+    def _put(self, key: str, name: str, data: bytes, mode: int = 0o600) -> bool:
+        """Write a file beside its name and rename it; False if the system refuses."""
+        temporary = f".{key}.{os.urandom(6).hex()}.tmp"
         try:
-            self._write_file(temporary, data)
+            self._write_file(temporary, data, mode)
             os.replace(temporary, name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
-        except OSError:
+        except BaseException as error:
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=self.folder)
-            return None
-        return self.path.absolute() / name
+            if not isinstance(error, OSError):
+                raise
+            return False
+        return True
 
     def _write_file(self, name: str, data: bytes, mode: int = 0o600) -> None:
         file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN, mode, dir_fd=self.folder)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 from mmulator.isa.chips import as_device
 from mmulator.launch.limits import KIB, MAX_CLUSTER, MULTIPROCESSORS, SHARED_KIB
+
+DRIVER_VERSION = 13010  # CUDA version of the driver: 13.1
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,11 @@ class DeviceProperties:
     def capability(self) -> tuple[int, int]:
         number = int(self.name[3:])
         return number // 10, number % 10
+
+    @property
+    def uuid(self) -> bytes:
+        """The 16 bytes that name the device."""
+        return hashlib.md5(self.name.encode(), usedforsecurity=False).digest()
 
     @property
     def multiprocessors(self) -> int:

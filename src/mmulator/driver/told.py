@@ -83,7 +83,7 @@ class Told:
 
 
 def after_fault() -> None:
-    """As the process of `exec` ends by a fault: say what to do next."""
+    """Say what to do next, where the process of `exec` ends by a fault."""
     last = getattr(sys, "last_value", None)
     if sys.orig_argv and not any(isinstance(e, ExecutionFault) for e in (last, getattr(last, "__cause__", None))):
         return  # a program of Python that has handled it

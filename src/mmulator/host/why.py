@@ -81,8 +81,8 @@ class WhyAnswer:
     def _text(self, **most: int) -> str:
         from mmulator.record.telling import text
 
-        explained = isinstance(self.beside, BesideReference) and self.birth is None
-        said = self.beside.said[1:2] if explained and isinstance(self.beside, BesideReference) else ()
+        reference = self.beside if self.birth is None else None
+        said = reference.said[1:2] if isinstance(reference, BesideReference) else ()
         lead = (f"{self.name} differs: {x}" for x in said)
         told = text(self.cause, self.birth, **most) if self.cause is not None else self._nothing
         return "\n".join([*lead, told, *self._more()])

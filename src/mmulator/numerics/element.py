@@ -245,7 +245,8 @@ def number(t: ElementType, bits: int) -> Number:
     """The exact value of one raw element."""
     if t.is_float:
         return term(t, bits).value
-    return Fraction(int(integers(t, np.asarray(bits))))
+    negative = t.kind == "signed" and bits >> t.bits - 1 & 1
+    return Fraction((bits & (1 << t.bits) - 1) - (negative << t.bits))
 
 
 def cut(t: Term, s: SumStep) -> Number:

@@ -25,12 +25,7 @@ _SMALL = Fraction(1, 1 << 126)  # of f32: less is subnormal
 def number_of(cause: Cause) -> Number | None:
     """The exact value of a cause; None for bits and predicates."""
     t = TYPES.get(cause.type)
-    if t is None or t.kind not in ("float", "signed", "unsigned"):
-        return None
-    if t.kind == "float":
-        return number(t, cause.bits)
-    negative = t.kind == "signed" and cause.bits >> t.bits - 1 & 1
-    return Fraction(cause.bits - (negative << t.bits))
+    return number(t, cause.bits) if t is not None and t.kind in ("float", "signed", "unsigned") else None
 
 
 def product_of(cause: Cause) -> Cause | None:

@@ -74,7 +74,7 @@ IN_CLUSTER = _race(
 PLAIN_SYNC = _race(
     316, "race-plain-sync", "a plain access to a lock or a flag, which other threads change by atomic operations",
     _RACE + "Here one of the two is an atomic operation by which threads wait for each other (it exchanges, compares, acquires "
-    "or releases), and the other is a plain load or store. A plain store does not release: what the thread wrote before it may "
+    "or releases), and the other is a plain store. A plain store does not release: what the thread wrote before it may "
     "become visible after it. Other races are often gone with this one: those on the bytes that the lock protects.",
     "give up the lock, or set the flag, with atom.exch and .release, at the scope of all threads that use it; reset it in a "
     "launch of its own", order=0,

@@ -56,7 +56,7 @@ def describe_address(grid: Grid, address: int, cta: ResidentCta | None = None) -
             return describe_shared(grid, offset, cta)
         if slot in names:
             return f"byte {offset} of {names[slot]}"
-    if not any(m.start <= address < m.start + m.size for m in grid.memory) and (gone := freed(address, grid.memory)):
+    if gone := freed(address, grid.memory):
         return gone
     near = [m for m in faults_memory.named(grid) if -(1 << 31) < address - m.start < m.size + (1 << 32)]
     if not near:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from mmulator.doors.libcuda.abi import Refused, api, c_string, name_of, put, put_bytes, put_int, text, untaken
 from mmulator.doors.libcuda.codes import CODES, Code
 from mmulator.doors.libcuda.state import POOL, PRIMARY, CudaContext, check_device, state
 from mmulator.doors.library import leaving
-from mmulator.driver.chips import DeviceProperties
+from mmulator.driver.chips import DRIVER_VERSION, DeviceProperties
 from mmulator.launch import printing
 from mmulator.launch.limits import KIB, MAX_BLOCK, MAX_GRID, MAX_THREADS, MULTIPROCESSOR
 
-DRIVER_VERSION = 13010  # CUDA version of this driver: 13.1
 NOT_THERE = range(1, 148)  # attributes that exist; those not in the table are 0: no textures, no other devices, and so on
 
 
@@ -88,7 +85,7 @@ def device_get_uuid(out: int, device: int) -> None:
 
 def uuid() -> bytes:
     """The 16 bytes that name the device."""
-    return hashlib.md5(state().driver.device.name.encode(), usedforsecurity=False).digest()
+    return state().driver.device.uuid
 
 
 @api("cuDeviceTotalMem cuDeviceTotalMem_v2", "pi", 3020)

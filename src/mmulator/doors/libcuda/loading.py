@@ -223,11 +223,10 @@ def export_table(out: int, which: int) -> None:
         raise Refused(Code.NOT_SUPPORTED)
     if get_bytes(which, 16) == _OF_RUNTIMES and not _asked:
         _asked.append(True)
-        kernels = file is not None and _has_kernels(file)
-        library = kernels and file is not None and str(file.resolve()) != callers.program()
-        why = f"{file.name} has {STATIC_OF_LIBRARY}" if library and file is not None else STATIC
+        holder = file if file is not None and _has_kernels(file) else None
+        why = STATIC if holder is None or str(holder.resolve()) == callers.program() else f"{holder.name} has {STATIC_OF_LIBRARY}"
         print(f"mmulator: {why}", file=sys.stderr, flush=True)
-        if kernels:
+        if holder is not None:
             leaving.opened(register.work(why, Code.NOT_SUPPORTED, False))
     raise unsupported(
         "cuGetExportTable", "tables of the driver that no document describes",
