@@ -1,7 +1,5 @@
 """What holds for all tests: which of them are quick, what they cost, and what of the machine must not come into them."""
 
-from __future__ import annotations
-
 import gc
 import os
 import re

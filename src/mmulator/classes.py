@@ -6,8 +6,6 @@
 assignments is made in four times the time, since it must be filled through `object.__setattr__`.
 """
 
-from __future__ import annotations
-
 from dataclasses import MISSING, FrozenInstanceError, fields
 from functools import partial
 from operator import attrgetter

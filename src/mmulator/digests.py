@@ -4,8 +4,6 @@ BLAKE2 of 32 bytes, which Python brings. OpenSSL's functions will not do: exit()
 program of C++ still launch kernels.
 """
 
-from __future__ import annotations
-
 from _blake2 import blake2b
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Distances between values of arrays, in steps of their type."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Output files: written beside and renamed, so that a full disk, or the end of the process, leaves the file that was there."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

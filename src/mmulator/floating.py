@@ -4,8 +4,6 @@ Programs change it (torch.set_flush_denormal does), and new threads inherit it. 
 results would depend on what else runs in the process.
 """
 
-from __future__ import annotations
-
 import ctypes
 import ctypes.util
 import sys

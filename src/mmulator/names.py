@@ -1,7 +1,5 @@
 """Names of kernels, functions and variables for people: with what C++ calls them, shortened, and found by a part of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

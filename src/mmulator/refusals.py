@@ -5,8 +5,6 @@ In C a call returns a code, which a program may pass over: work that a call refu
 asks for the error (`read`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Spans of source text: the one place that knows files, lines, columns and carets."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import field

@@ -1,7 +1,5 @@
 """Tables as text and as HTML, for terminals and notebooks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 

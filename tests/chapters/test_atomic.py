@@ -1,7 +1,5 @@
 """Every operation of atom and red, in every place and type that the tables allow, against an NVIDIA GPU."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Barriers of a block and of a warp: who meets whom, and what is a fault."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

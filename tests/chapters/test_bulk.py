@@ -1,7 +1,5 @@
 """Bulk copies and reductions: every direction, and what is wrong with one. (native/test_transfers.py has when they are done.)"""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

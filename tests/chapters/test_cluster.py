@@ -1,7 +1,5 @@
 """Thread block clusters: launches, addresses, their barrier. What is measured is an NVIDIA H200's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Comparison and selection."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

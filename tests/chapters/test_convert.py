@@ -1,7 +1,5 @@
 """cvt against exact rationals: every pair of types, every rounding mode, whole domains where they are small."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 from typing import Any

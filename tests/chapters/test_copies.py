@@ -1,7 +1,5 @@
 """cp.async: copies complete when the specification says they may, no earlier than the seeded scheduler chooses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Fences: host memory is coherent, so that there is nothing to do."""
 
-from __future__ import annotations
-
 from tests.support import rows
 
 test_rows = rows.run_or_refused("fence")

@@ -1,7 +1,5 @@
 """Floating-point semantics against exact rationals: every rounding mode, .ftz, .sat, NaN."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """Dependent grids: a launch is alone, so that nothing is waited for."""
 
-from __future__ import annotations
-
 from tests.support import rows
 
 test_rows = rows.run_or_refused("grid")

@@ -1,7 +1,5 @@
 """Halves over whole domains."""
 
-from __future__ import annotations
-
 import ctypes
 from functools import cache
 from itertools import product

@@ -1,7 +1,5 @@
 """Integer arithmetic, bit fields and carries, against Python integers."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Logic and shifts, against Python integers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

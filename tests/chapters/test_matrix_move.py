@@ -1,7 +1,5 @@
 """ldmatrix, stmatrix and movmatrix; those of bytes, in a kernel, against `Instruction.execute`."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

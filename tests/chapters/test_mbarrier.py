@@ -1,7 +1,5 @@
 """mbarriers: the word as a chip has it, every form, misuse by name, and who waits for what."""
 
-from __future__ import annotations
-
 import itertools
 import random
 

@@ -1,7 +1,5 @@
 """Loads and stores, and hints to caches. (Bounds and every way into memory: laws/test_memory.py.)"""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -3,8 +3,6 @@
 Forms that hardware vectors cover are in kernels/test_matrix_golden.py; here are those of devices without any.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Moves, permutations of bytes, addresses of one space in another."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.support import rows, vectors

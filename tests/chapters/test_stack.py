@@ -1,7 +1,5 @@
 """A lane's stack: alloca, and what gives it back."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

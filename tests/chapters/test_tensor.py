@@ -1,7 +1,5 @@
 """Copies of tensors: every byte as an NVIDIA H200 moves it, every form, the edges of windows, and faults by name."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from dataclasses import replace

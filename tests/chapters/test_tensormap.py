@@ -1,7 +1,5 @@
 """Tensor maps that a kernel makes: every field of tensormap.replace as an H200 writes it, and publishing."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

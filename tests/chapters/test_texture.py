@@ -1,7 +1,5 @@
 """Textures are not modelled: every row is refused by name."""
 
-from __future__ import annotations
-
 from tests.support import rows
 
 test_rows = rows.run_or_refused("texture")

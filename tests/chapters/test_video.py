@@ -1,7 +1,5 @@
 """Video instructions: what the specification says of saturation is not what a GPU does."""
 
-from __future__ import annotations
-
 from tests.support import rows, vectors
 
 test_vectors = vectors.replay("video")

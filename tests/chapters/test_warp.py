@@ -1,7 +1,5 @@
 """Instructions that lanes of a warp execute together."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Warpgroups: when results arrive, accumulators that meet in flight as on the chip, any number of operations and groups, and
 who takes part."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import struct

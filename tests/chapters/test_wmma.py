@@ -1,7 +1,5 @@
 """wmma: places of small elements. (Hardware vectors: kernels/test_matrix_golden.py.)"""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """`mmulator check`: exit codes, JSON, messages; nothing a user does gives a traceback."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`mmulator check`: undefined behaviour that is certain without a run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`mmulator doctor`: each part in each state, beside what the package says elsewhere."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -1,8 +1,6 @@
 """Systems other than Linux, as far as this one can stand in for them: what needs no compiler answers, and what does says so in a
 line with what to do."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

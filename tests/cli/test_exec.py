@@ -1,7 +1,5 @@
 """`mmulator exec`: a program is started as Python starts it, with the doors open, and so is every Python that it starts."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`mmulator explain RULE`: each rule has what a reader needs, names are forgiving, examples are of the corpus."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any
@@ -35,7 +33,7 @@ def test_every_rule_explains_itself(capsys: pytest.CaptureFixture[str], name: st
     for part in (rule.title[1:], rule.text, rule.section, rule.hint[1:]):
         assert " ".join(part.split()) in flat
     assert len(rule.title) <= 110 and not rule.title.endswith(".") and not rule.hint.endswith(".")
-    assert re.search(r"PTX ISA \d\.\d|CUDA", rule.section)
+    assert re.search(r"PTX ISA \d\.\d|CUDA|Triton", rule.section)
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)
     shown = example(name)
     if shown is not None:

@@ -1,7 +1,5 @@
 """`mmulator run`: launch files, options, reports, exit codes."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

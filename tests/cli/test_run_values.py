@@ -1,7 +1,5 @@
 """`mmulator run`: structs, bytes, module variables, references; wrong values are launch errors, said before anything runs."""
 
-from __future__ import annotations
-
 import json
 import random
 import struct

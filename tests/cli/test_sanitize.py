@@ -1,7 +1,5 @@
 """`mmulator run --sanitize`: what is printed, exit codes, JSON, SARIF, seeds, rules, suppressions, proofs."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

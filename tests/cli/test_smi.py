@@ -1,7 +1,5 @@
 """Questions of scripts to nvidia-smi, and its answers under `mmulator exec`."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -18,8 +16,8 @@ H100 = CHIPS["sm_90"]
     [
         ("--query-gpu=compute_cap --format=csv,noheader", 0, "9.0\n"),
         ("--query-gpu=index,memory.total,memory.used --format=csv", 0,
-         "index, memory.total [MiB], memory.used [MiB]\n0, 81920 MiB, 0 MiB\n"),
-        ("-i 0 --query-gpu=count,memory.free,power.draw --format=csv,noheader,nounits", 0, "1, 81920, [N/A]\n"),
+         "index, memory.total [MiB], memory.used [MiB]\n0, 81079 MiB, 0 MiB\n"),
+        ("-i 0 --query-gpu=count,memory.free,power.draw --format=csv,noheader,nounits", 0, "1, 81079, [N/A]\n"),
         ("--query-gpu=colour --format=csv", 2, 'Field "colour" is not a valid field to query.\n'),
     ],
 )  # fmt: skip

@@ -1,7 +1,5 @@
 """`mmulator tensormap`: maps in and out, drawings, checks, exit codes."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

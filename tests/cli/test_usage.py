@@ -1,7 +1,5 @@
 """What a user meets at the command line: help, words without quotes, options that would be ignored, terminals of 80 columns."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -258,6 +256,7 @@ def test_options_without_effect_are_refused(capsys: pytest.CaptureFixture[str], 
         (("explain", "hoper"), "did you mean hopper"),
         (("explain", "mma", "f16", "wgmma"), "`mma` and `wgmma` are two families"),
         (("layout", "mma", "m16n8k16", "m16n8k8", "f16", "a"), "`m16n8k8` contradicts the shape"),
+        (("descriptor", "encode", "0x8100490", "tcgen05", "bf16", "--operand", "idesc"), "a word is decoded, not encoded"),
         (("run", "binary.toml"), "is not text in UTF-8, which a launch file is"),
         (("sparse", "check", "none.npz", "--for", "mma.sp m16n8k32 f16"), "none.npz holds no arrays"),
     ],

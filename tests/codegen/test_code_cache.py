@@ -1,7 +1,5 @@
 """The code cache: nothing is executed that is not what it says, nothing is left behind, nobody else has a say."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Code for other CPUs than the machine's own gives the same bits."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

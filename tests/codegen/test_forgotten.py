@@ -1,7 +1,5 @@
 """A kernel's tree is let go of when its code is made, and made again for who asks."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Object code linked here: what LLVM's own linker makes of it, and nothing that is not understood."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 from pathlib import Path

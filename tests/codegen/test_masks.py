@@ -1,7 +1,5 @@
 """Masks of vectors become numbers by instructions that have all the registers of a processor."""
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Native functions are read from their source without a tokenizer; what is read is what inspect reads."""
 
-from __future__ import annotations
-
 import ast
 import gc
 import inspect
@@ -19,9 +17,10 @@ from mmulator.errors import InternalError, MmulatorError
 def test_the_source_of_every_native_function_is_whole() -> None:
     meanings()
     gc.unfreeze()  # other tests' imports may have been set aside
-    natives = [f for f in gc.get_objects() if type(f) is Native]  # others are made by tables, not read from a source
+    natives = {f.function.__code__: f for f in gc.get_objects() if type(f) is Native}  # others are made by tables, not read
+    gc.freeze()  # each look at all of a process's objects costs a third of a second (conftest.py)
     assert len(natives) > 40
-    for f in natives:
+    for f in natives.values():
         (whole,) = ast.parse(textwrap.dedent(inspect.getsource(f.function))).body
         assert ast.dump(whole) == ast.dump(_tree(f.function.__code__.co_filename, f.function.__code__)), f.name
 

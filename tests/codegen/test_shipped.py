@@ -1,7 +1,5 @@
 """Object code that came with the package: used where it is whole and of these sources, else not there."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Stencils: what is left open in LLVM lines, places of values, blocks that have none."""
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

@@ -1,7 +1,5 @@
 """CompileOptions: what they change, and that step changes no result."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Kernels whose mma are done in groups against the same kernels whose mma are done one by one: random programs, registers that
 are read, overwritten and reused at random."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

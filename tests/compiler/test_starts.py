@@ -1,7 +1,5 @@
 """First and second starts: quick code and better code give the same bits, and nothing is written twice."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

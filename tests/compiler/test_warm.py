@@ -1,7 +1,5 @@
 """Second starts: a kernel that was compiled before is neither parsed nor lowered, and is the same kernel."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Cases of bulk copies and reductions: spread, the same on the machine as plain arrays have them; a difference is told."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

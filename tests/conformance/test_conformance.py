@@ -1,7 +1,5 @@
 """Conformance: the cases are what they say, the kernels are valid PTX, and a wrong bit is found and explained."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import random
@@ -440,6 +438,7 @@ def test_capture_and_replay(captured: Path, capsys: pytest.CaptureFixture[str]) 
     data = json.loads(capsys.readouterr().out)
     assert checked(data) == "conformance"
     assert data["ok"] and data["runs"][0]["totals"]["forms"] == 23 and data["runs"][0]["totals"]["wrong"] == 0
+    assert data["runs"][0]["run"]["seed"] == 1
     assert mmulator(["conformance", "--vectors", str(captured), "--filter", "no such form"]) == 1
 
 
@@ -690,7 +689,7 @@ def test_launch_compared(tmp_path: Path, driver: Driver) -> None:
     gpu = Corrupting()
     _, same = compare_launch(load_job(tmp_path / "launch.toml"), gpu)
     assert [(c.name, c.size, c.wrong) for c in same] == [("out", 64, 0), ("last", 2, 0), ("count", 1, 0)]
-    assert same[0].lines("X") == ["out: the same bits on X: yes (64 elements)"] and driver.modules == 0
+    assert same[0].lines(gpu.chip) == [f"out: the same bits on {gpu.chip.name}: yes (64 elements)"] and driver.modules == 0
     gpu.change = ((11, 2.0), (50, -1.0))
     _, (c, *_) = compare_launch(load_job(tmp_path / "launch.toml"), gpu)
     assert (c.wrong, c.first, c.model, c.gpu) == (2, (1, 3), "4.5 (0x40900000)", "2.0 (0x40000000)")
@@ -698,7 +697,8 @@ def test_launch_compared(tmp_path: Path, driver: Driver) -> None:
     assert store.startswith("block (0, 0, 0), thread (11, 0, 0): st.global.f32 at") and "k.ptx:13," in store
     gpu.change = ((50, -1.0),)
     _, (c, *_) = compare_launch(load_job(tmp_path / "launch.toml"), gpu)
-    assert c.lines("X")[-1] == "  no thread of the model stored to it"
+    assert c.lines(gpu.chip, "sm_90")[-1] == "  no thread of the model stored to it"
+    assert c.lines(gpu.chip, "sm_80")[-2] == "  the model adds up as sm_80: --device sm_90 adds up as this GPU"
 
 
 

@@ -1,7 +1,5 @@
 """Launches in clusters on a GPU: what the driver is asked for, with the model's machine in the GPU's place."""
 
-from __future__ import annotations
-
 import ctypes
 from types import SimpleNamespace
 from typing import Any

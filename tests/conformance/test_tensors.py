@@ -1,7 +1,5 @@
 """Cases of tensor copies: legal, spread over what there is, the same on the machine as in the model; a difference is told."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -10,8 +10,6 @@ is one instruction that each thread executes on a cell of its own. `atomic_vecto
         memory, *old = case.results()
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator, Sequence

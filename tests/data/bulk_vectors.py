@@ -3,8 +3,6 @@
 What was in memory before is made from seeds (`memory`); of what was there afterwards the difference is kept.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from functools import cache

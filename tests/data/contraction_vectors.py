@@ -5,8 +5,6 @@
 [thread, result]. Thread i reads row i of `operands()`; for names in `signs` of an array of its own with many NaNs.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

@@ -5,8 +5,6 @@ lane's guard is false. `counter_vectors.npz` holds for each form the tables of i
 and what they counted (`NAME|counts`: launch, number of METRICS; -1: not counted).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache

@@ -13,8 +13,6 @@ Launch with `case.grid` blocks of `case.block` threads; thread i reads element i
 every output (`tile` outputs are the block's shared memory instead, `case.tile_words` 32-bit words a block).
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What CUDA's driver and an NVIDIA H200 made of tensor maps: encodings, refusals, loads and stores. README.md says more."""
 
-from __future__ import annotations
-
 import lzma
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

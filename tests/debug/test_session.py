@@ -1,7 +1,5 @@
 """The motor of the debugger: the same state at a step from wherever one comes, and stops where they are due."""
 
-from __future__ import annotations
-
 import random
 import re
 import time

@@ -1,7 +1,5 @@
 """The terminal of the debugger: scripted sessions of launch files and of programs, and what a user types."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """What goes wrong in a launch: one typed error that says what, where and what to do; nothing hangs, nothing is overwritten."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

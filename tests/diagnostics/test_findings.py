@@ -1,7 +1,5 @@
 """Findings as Python has them: of reports, raised, in notebooks; what they say in 80 columns."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

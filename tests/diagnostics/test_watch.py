@@ -1,7 +1,5 @@
 """Watched elements: every store to them, by whom and from where; nothing else."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Whether an index of 32 bits explains an access out of bounds: from its offset, and the arithmetic that leads to it."""
 
-from __future__ import annotations
-
 import pytest
 
 from mmulator.diagnostics.faults.wraps import wrapped

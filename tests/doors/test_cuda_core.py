@@ -1,7 +1,5 @@
 """cuda.core's programs run unmodified."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 import pytest

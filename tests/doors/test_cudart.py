@@ -1,7 +1,5 @@
 """CUDA's runtime for programs of C++: a program in C, registered and linked as nvcc does it, and the library as a file."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil
@@ -51,7 +49,7 @@ def test_a_kernel_runs(program: Path) -> None:
 def test_a_program_of_cuda_12(tmp_path: Path) -> None:
     older = linked(tmp_path / "older", "-l:libcudart.so.12")
     assert run(older, "run").stdout == "0 160\n"
-    assert run(older, "kinds").stdout == "0 2/1/0 3/1/1 0/0/1\n"
+    assert run(older, "kinds").stdout == "0 2/1/0 3/1/1 0/0/1 32,8,0,-1,2\n"
 
 
 @here
@@ -104,7 +102,15 @@ def test_a_blocking_launch_returns_its_fault(program: Path) -> None:
 
 @here
 def test_memory_of_every_kind(program: Path) -> None:
-    assert run(program, "kinds").stdout == "0 2/1/0 3/1/1 0/0/1\n"
+    assert run(program, "kinds").stdout == "0 2/1/0 3/1/1 0/0/1 32,8,0,-1,2\n"
+
+
+@here
+def test_a_pool_of_the_hosts_memory(program: Path) -> None:
+    """Pools of memory are as an H200's: no access before it is set, 32 MiB at a time. After the end the driver's functions are
+    found, and say 4.
+    """
+    assert run(program, "pools").stdout == "0 0 3 128 33554432 0 0\n0 0 4\n"
 
 
 @here

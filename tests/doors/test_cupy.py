@@ -1,7 +1,5 @@
 """CuPy's programs with kernels of their own run unmodified, compiled by NVRTC."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.tours import trying

@@ -1,7 +1,5 @@
 """CuTe DSL's machine code, and the PTX that its compiler keeps beside it in a folder that a process removes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every door in every mode: the same small program ends well, and prints what it prints without mmulator's options."""
 
-from __future__ import annotations
-
 import json
 from importlib.util import find_spec
 from pathlib import Path

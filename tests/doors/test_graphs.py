@@ -1,7 +1,5 @@
 """Graphs of CUDA's runtime: a program in C makes, changes, captures and launches them (programs/graph_tour.c)."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A door opens when its library is imported, and the program does not see how."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys

@@ -1,7 +1,5 @@
 """CUDA's runtime inside Python: libraries that ctypes loads, with arrays and tensors, and extensions of torch."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

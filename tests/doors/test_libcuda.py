@@ -1,7 +1,5 @@
 """CUDA's driver library as Python makes it: programs of C's style, PTX linked to PTX, cubins that know their PTX."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import struct

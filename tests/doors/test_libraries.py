@@ -1,7 +1,5 @@
 """Libraries of kernels, hints, batches and attributes of CUDA's runtime, and a program that is linked with the driver alone."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

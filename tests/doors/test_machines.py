@@ -1,7 +1,5 @@
 """Machine code of shared libraries for aarch64, executed by a small reader of its instructions (Arm ARM, C6.2)."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterator
 

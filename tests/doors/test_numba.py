@@ -1,7 +1,5 @@
 """Numba-CUDA's programs run unmodified, with the PTX that NVIDIA's compiler makes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Calls of CUDA's driver that NVIDIA's documentation calls invalid: a code, and the program goes on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

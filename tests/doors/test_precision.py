@@ -1,7 +1,5 @@
 """Narrow types on torch's device cuda are summed as a GPU sums them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`pytest --mmulator` on suites of a user: what tests find, what a failing one says, what the end says."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """`pytest --mmulator --sanitize`: which tests fail, what their reports say, what the end says."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

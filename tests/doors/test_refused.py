@@ -1,8 +1,6 @@
 """Refused work is never green: a program in C (programs/refused_tour.c), one of Python and a suite of tests with launches and
 copies that are refused, and what they do about it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

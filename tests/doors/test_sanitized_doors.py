@@ -1,7 +1,5 @@
 """Programs of other libraries under the sanitizer: kernels in order have no findings, others have theirs, with a line each."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """torch.cuda under exec: what programs ask a GPU for. A process for the namespace, one for torch.compile, one opens late."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -26,7 +24,7 @@ def fact(name, find):
     except BaseException as error:
         found = [[t.__name__ for t in type(error).__mro__[:-2]], str(error)]
     print(json.dumps([name, found], default=str))
-c = torch.cuda
+c, b = torch.cuda, torch.backends.cudnn
 """
 NAMESPACE = {
     "there": "[c.is_available(), c.device_count(), c.current_device(), torch.backends.cuda.is_built(), torch.version.cuda]",
@@ -56,10 +54,10 @@ NAMESPACE = {
     "torch.get_device_module() is c, str(torch.accelerator.current_stream().device)]",
     "handle": "c.current_stream()._as_parameter_.value or 0",
     "capturing": "c.is_current_stream_capturing()",
-    "graph": "c.CUDAGraph()",
-    "pool": "c.MemPool()",
-    "snapshot": "c.memory_snapshot()",
-    "fraction": "c.set_per_process_memory_fraction(0.5)",
+    "settings": "settings()",
+    "halves of six": "torch.fft.fft(torch.ones(6, device='cuda').half())",
+    "halves": "torch.fft.irfft(torch.fft.rfft(torch.arange(4, device='cuda').half())).tolist()",
+    "cudnn": "[b.is_available(), b.version(), b.enabled, b.is_acceptable(torch.ones(1, device='cuda'))]",
     "blas": "c.current_blas_handle()",
     "interprocess": "c.Event(interprocess=True)",
     "asked": "hasattr(torch._C, '_cuda_nothing_of_the_kind')",
@@ -96,6 +94,24 @@ def memory():
     still = c.memory_allocated() - before
     del y
     return [held, peak, still, c.memory_allocated() - before]
+def settings():
+    # what only steers memory or speed, or asks for a profiler, is taken
+    c.set_per_process_memory_fraction(0.5)
+    c.set_sync_debug_mode("warn")
+    c.memory._record_memory_history()
+    pool = c.MemPool()
+    with c.use_mem_pool(pool):
+        x = torch.ones(1 << 18, device="cuda")
+    shown = [s for s in c.memory_snapshot() if s["address"] == x.data_ptr()]
+    plans = torch.backends.cuda.cufft_plan_cache
+    plans.max_size = 7
+    plans.clear()
+    c.tunable.enable(True)
+    torch.backends.cuda.preferred_linalg_library("cusolver")
+    with torch.autograd.profiler.emit_nvtx():
+        x.sum()
+    return [c.get_per_process_memory_fraction(), c.get_sync_debug_mode(), len(shown), shown[0]["total_size"], plans.max_size,
+            plans.size, c.tunable.is_enabled(), c.host_memory_stats()["allocated_bytes.current"]]
 def seeds():
     torch.manual_seed(7)
     x, state = torch.rand(4, device="cuda"), c.get_rng_state()
@@ -147,6 +163,9 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         ("memory", [4096, 4096 + (4 << 20), 4096, 0]),
         ("total", 80 << 30),
         ("summary", True),
+        ("settings", [0.5, 1, 1, 1 << 20, 7, 0, True, 0]),
+        ("halves", [0.0, 1.0, 2.0, 3.0]),
+        ("cudnn", [True, 91900, True, True]),
         ("markers", [0, 0, None, 0]),
         ("seeds", [True, True, 7]),
         ("accelerator", ["cuda", 1, True, "cuda:0"]),
@@ -185,10 +204,7 @@ def test_time_is_counted_work(facts: dict[str, Any]) -> None:
         ("properties of a second", "AssertionError", "Invalid device id"),
         ("no timing", "ValueError", "Both events must be created with argument 'enable_timing=True'"),
         ("not recorded", "ValueError", "Both events must be recorded before calculating elapsed time"),
-        ("graph", "UnsupportedError", "torch.cuda.CUDAGraph is not modelled"),
-        ("pool", "UnsupportedError", "torch.cuda.MemPool is not modelled"),
-        ("snapshot", "UnsupportedError", "torch._C._cuda_memorySnapshot"),
-        ("fraction", "UnsupportedError", "torch.cuda.set_per_process_memory_fraction(0.5) is not"),
+        ("halves of six", "RuntimeError", "cuFFT only supports dimensions whose sizes are powers of two when computing in half"),
         ("blas", "UnsupportedError", "torch._C._cuda_getCurrentBlasHandle"),
         ("interprocess", "UnsupportedError", "torch.cuda.Event(interprocess=True)"),
     ],

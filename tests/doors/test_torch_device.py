@@ -1,7 +1,5 @@
 """torch's device cuda over memory of the host. It changes torch for the whole process, so programs of their own are run."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -31,11 +29,12 @@ def run(program: str, *words: str) -> list[Any]:
 
 
 @cache
-def pieces() -> dict[str, str]:
-    return dict(run("torch_device.py"))
+def pieces(program: str) -> dict[str, str]:
+    return dict(run(program))
 
 
-NAMES = re.findall(r"^def (\w+)\(\) -> None:", (PROGRAMS / "torch_device.py").read_text(), re.M)
+NAMES = {name: program for program in ("torch_device.py", "torch_cards.py")
+         for name in re.findall(r"^def (\w+)\(\) -> None:", (PROGRAMS / program).read_text(), re.M)}  # fmt: skip
 
 
 TORCH = find_spec("torch")
@@ -46,7 +45,8 @@ FOR_CUDA = TORCH is not None and (Path(str(TORCH.origin)).parent / "lib" / "libc
 def test_programs_find_the_device(name: str, request: pytest.FixtureRequest) -> None:
     if FOR_CUDA and name == "libraries_get_the_stream_by_dlpack":
         request.applymarker(pytest.mark.xfail(reason="torch's build for CUDA asks CUDA's runtime for this stream"))
-    assert not pieces()[name], pieces()[name]
+    found = pieces(NAMES[name])
+    assert not found[name], found[name]
 
 
 # Operators whose results on cuda are others than on the CPU, and why.
@@ -69,7 +69,7 @@ STEPPED = {  # doors/torch/steps.py computes these, or the rsqrt in them or in t
 }  # fmt: skip
 KNOWN = DRAWN | POISONED | OWN_FORMULA | SUMMED | STEPPED
 REFUSED = {
-    "sparse.sampled_addmm": "sparse", "sparse.mm.reduce": "sparse", "to_sparse": "a sparse_coo tensor on cuda is not supported",
+    "sparse.sampled_addmm": "sparse", "sparse.mm.reduce": "sparse",
     "tensor_split": "to be on cpu",  # as on a GPU
 }  # fmt: skip
 
@@ -97,6 +97,18 @@ def test_operators_give_the_cpus_bits() -> None:
             assert REFUSED[operator] in said, said
         else:
             assert operator in KNOWN and said in ("bits", "gradient: bits"), f"{name}: {said}"
+
+
+PARTS = 10
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_call_of_an_operator_ends_the_process(part: int) -> None:
+    """Calls of each operator that torch has, by its schema: none dies where the CPU's lives, or in an assert that asks for a
+    report, as where torch has no function for cuda behind an operator that it composes."""
+    *wrong, found = run("torch_calls.py", str(PARTS), str(part))
+    assert found["right"] > 300
+    assert [w for w in wrong if w[0] in ("died", "assert")] == []
 
 
 NOT_A_GPUS = {"cauchy", "log_normal", "randperm", "randn torch.float64", "normal torch.float64", "exponential torch.float64"}

@@ -1,7 +1,5 @@
 """Virtual memory of CUDA's driver: a program in C reserves addresses and maps memory there (programs/virtual_tour.c)."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess

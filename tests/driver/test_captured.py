@@ -1,7 +1,5 @@
 """A launch of a program as files that run again to the same bits, and records of programs."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import struct

@@ -1,7 +1,5 @@
 """What a cubin says of its kernels, and that a damaged one says nothing."""
 
-from __future__ import annotations
-
 import random
 import struct
 

@@ -1,7 +1,5 @@
 """Launches through the driver: memory of the host at its own addresses, wherever it lies, and what is said of it."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

@@ -1,7 +1,5 @@
 """The end of memory that a program gave a kernel: what a GPU's compilers count on there, and no more."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

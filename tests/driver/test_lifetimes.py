@@ -1,7 +1,5 @@
 """Memory that goes: no launch touches it any more, and one that is under way keeps it until it ends."""
 
-from __future__ import annotations
-
 import gc
 import struct
 import threading

@@ -1,7 +1,5 @@
 """Device memory as a table: allocations, memory of others for as long as they live, regions that overlap."""
 
-from __future__ import annotations
-
 import gc
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The order of blocks on one thread of the host: it follows from the kernel and its seed, whatever the clock says."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

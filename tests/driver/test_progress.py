@@ -1,7 +1,5 @@
 """How far a launch is: a bar where somebody looks, and an answer to a signal; the launch goes on."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What is printed and written of launches, line by line."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

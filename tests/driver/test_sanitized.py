@@ -1,7 +1,5 @@
 """Launches through the driver under the sanitizer: findings in reports, in errors, on standard error."""
 
-from __future__ import annotations
-
 import os
 import struct
 import subprocess
@@ -41,7 +39,7 @@ def test_the_report_has_the_findings() -> None:
     launch = Launch(TWICE, sanitize="report")
     (finding,) = launch().findings
     assert (finding.rule, finding.location, finding.count) == (RULE, "k.ptx:15", 1)
-    assert launch.read == [("k", (finding,), None)]
+    assert launch.read == [("k", (finding,), None, 1)]
 
 
 def test_off_is_the_kernel_as_it_was() -> None:
@@ -66,7 +64,7 @@ def test_raise() -> None:
     with pytest.raises(UndefinedBehaviour, match=RULE) as caught:
         launch()
     assert [f.rule for f in caught.value.findings] == [RULE]
-    assert launch.read == [("k", caught.value.findings, caught.value)]
+    assert launch.read == [("k", caught.value.findings, caught.value, 1)]
 
 
 def test_a_fault_has_them() -> None:

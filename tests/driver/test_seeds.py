@@ -1,7 +1,5 @@
 """Launches under several seeds: what is found, what is said of it, and what memory has afterwards."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 from typing import Any

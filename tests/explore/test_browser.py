@@ -1,7 +1,5 @@
 """The pages in a real browser, headless: from the server, and from files without one."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Tables of shared memory, metadata and formats: every position is what the package's functions say."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the pages show is what the package's functions say, at every position of every operand of every form."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Sums on the pages: the bits that are shown, added again, give the model's result."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The explorer's server: answers for this machine alone, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Whatever Python's functions are given, they raise nothing outside the family."""
 
-from __future__ import annotations
-
 import random
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The package's `dataclass` (classes.py) makes what Python's makes."""
 
-from __future__ import annotations
-
 import dataclasses
 import pickle
 from dataclasses import FrozenInstanceError, field, replace

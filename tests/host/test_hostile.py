@@ -1,7 +1,5 @@
 """Text and launches that mean harm, or were made by accident: one error of the family, soon, and no memory asked for."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

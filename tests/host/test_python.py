@@ -1,7 +1,5 @@
 """What a person meets in Python beside results: variables, structs, names, reprs, short tracebacks."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`mmulator descriptor` and its library: answers equal what `execute` reads; the specification's worked examples."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -855,6 +853,8 @@ def test_narrow_elements_of_tcgen05_lie_16_in_16_bytes() -> None:
     for words, bits in (("e2m1", 4), ("mxf8f6f4 e3m2", 6), ("e2m3", 6)):
         found = describe_descriptor(SharedDescriptor(0, 2048, 128), f"tcgen05 m128n64 {words}", "a")
         assert found.ok and found.addresses[0, :17].tolist() == [i * bits // 8 for i in range(16)] + [2048]
+        inside = describe_descriptor(SharedDescriptor(96, 0, 1024, 0, "128B"), f"tcgen05 m128n64 {words}", "a")
+        assert inside.ok and "96 k further on in the atom" in str(inside), inside
         with pytest.raises(OperandError, match="cannot be transposed"):
             make_tile(f"tcgen05 m128n64 {words}", "a", mn_major=True)
     dense = describe_descriptor(SharedDescriptor(0, 2048, 128), "tcgen05 m128n64 mxf4", "a")

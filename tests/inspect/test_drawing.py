@@ -1,7 +1,5 @@
 """The canvas of all drawings: colours that can be read, text that fits, both themes, PNG."""
 
-from __future__ import annotations
-
 import re
 import sys
 from xml.etree import ElementTree

@@ -1,7 +1,5 @@
 """`explain` and `list`: laws over every form; the text to paste is verified and assembled; what the commands say."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

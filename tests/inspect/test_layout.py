@@ -1,7 +1,5 @@
 """`mmulator layout`: answers equal what executes, in every rendering, over all forms."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

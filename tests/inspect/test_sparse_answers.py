@@ -1,7 +1,5 @@
 """mmulator sparse, and mmulator.inspect for sparse operands: they say what `execute` uses."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

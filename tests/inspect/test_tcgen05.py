@@ -1,7 +1,5 @@
 """`mmulator layout` and `mmulator explain` of tcgen05: answers equal what executes, at 80 columns, mistakes are named."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

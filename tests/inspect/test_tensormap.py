@@ -1,7 +1,5 @@
 """Tensor maps taken apart, drawn and checked: answers as data and what people see of them."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Operands that `execute`, `compute` and `matmul` refuse: the error, the rule and the value; nothing is written before."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

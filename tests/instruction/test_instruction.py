@@ -1,7 +1,5 @@
 """Instruction: matrices and registers say the same thing, operands are checked before anything happens."""
 
-from __future__ import annotations
-
 import ctypes
 import ctypes.util
 import subprocess

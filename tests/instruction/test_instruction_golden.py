@@ -1,7 +1,5 @@
 """Instructions against hardware vectors, register by register (optional, folder MMULATOR_GOLDEN): no bit may differ."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

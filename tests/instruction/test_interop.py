@@ -1,7 +1,5 @@
 """Arrays of other libraries: in place where memory is shared, a clear refusal where it is not."""
 
-from __future__ import annotations
-
 import array
 import ctypes
 import subprocess

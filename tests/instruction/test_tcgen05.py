@@ -1,7 +1,5 @@
 """tcgen05.mma from its name, shape and types: products of matrices, and what must hold between instructions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """One element of a product on several devices: the bits of `matmul`, the text, what is refused; products that are compared."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Names of CUTLASS's atoms and of chips as words of a query."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,8 +1,6 @@
 """Legality of matrix instructions: verdicts of ptxas, recorded and (where one is installed) fresh, and the table of
 differences of docs/legality.md."""
 
-from __future__ import annotations
-
 import os
 import random
 from pathlib import Path

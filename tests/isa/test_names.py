@@ -1,7 +1,5 @@
 """Mnemonics of the matrix instructions: every form, and what is said about wrong ones."""
 
-from __future__ import annotations
-
 import itertools
 import random
 

@@ -1,8 +1,6 @@
 """Legality of mbarriers, bulk and tensor copies, clusters, multimem and fences: verdicts of ptxas, recorded and (where one is
 installed) fresh."""
 
-from __future__ import annotations
-
 import os
 import random
 from pathlib import Path

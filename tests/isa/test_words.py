@@ -1,7 +1,5 @@
 """Words are taken wherever an instruction is: the form that `inspect` would show, or an error that lists what is open."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Comparing outputs: distances in ULPs, tolerances, and sentences about where the wrong elements lie."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Tensor maps in launch files, options and variables of a module: a kernel copies a box, and what it copied is compared."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Verdicts: each outcome by a kernel that deserves it, and kernels and programs that try to get a better one."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -7,8 +7,6 @@
 `python -m tests.kernels.cluster_cases FILE.npz` takes the digests from arrays `NAME|N|out` that a GPU left.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

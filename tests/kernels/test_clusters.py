@@ -1,7 +1,5 @@
 """Kernels in clusters, as nvcc compiled them, against what an NVIDIA H200 computed."""
 
-from __future__ import annotations
-
 import pytest
 
 from mmulator.host.module import Module

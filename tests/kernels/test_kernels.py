@@ -1,7 +1,5 @@
 """Real kernels (Triton, nvcc and others) against what an NVIDIA H200 computed: every output, bit for bit."""
 
-from __future__ import annotations
-
 import pytest
 
 from mmulator.codegen import stencils

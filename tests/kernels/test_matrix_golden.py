@@ -1,7 +1,5 @@
 """Matrix instructions through the whole machine against further hardware vectors: the folder that MMULATOR_GOLDEN names."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

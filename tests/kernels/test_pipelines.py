@@ -1,7 +1,5 @@
 """What goes wrong in a pipeline: mistakes in gemm_pipelines.cu give other bits under some seed, or are named."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Cooperative launches: all blocks of a grid are resident, and meet."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

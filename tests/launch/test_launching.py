@@ -1,7 +1,5 @@
 """How a launch goes on the host: on whose thread, in what pieces, what is kept for the next, and how it is interrupted."""
 
-from __future__ import annotations
-
 import ctypes
 import ctypes.util
 import gc

@@ -1,7 +1,5 @@
 """Every mode of a launch keeps to its time limit, also in a grid of more blocks than 32 bits count."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

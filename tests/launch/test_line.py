@@ -1,7 +1,5 @@
 """The clusters of a launch as workers take them: each once, in order or as a seed has it, whoever asks."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import threading

@@ -1,7 +1,5 @@
 """Memory that is used again: zeros each time, and nobody has what somebody else has."""
 
-from __future__ import annotations
-
 import random
 from concurrent.futures import ThreadPoolExecutor
 

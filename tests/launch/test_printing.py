@@ -1,7 +1,5 @@
 """Device printf: what CUDA prints, as much as fits, and nothing that escapes from the callback."""
 
-from __future__ import annotations
-
 import struct
 import time
 

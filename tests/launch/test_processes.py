@@ -1,7 +1,5 @@
 """Threads, forks, time limits and Ctrl-C around compilation. Each case runs in a process with a cold cache of its own."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -2,8 +2,6 @@
 cooperative groups of several warps keep their barriers there. To other kernels it is out of bounds.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

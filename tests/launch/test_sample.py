@@ -1,7 +1,5 @@
 """Samples of the clusters of a launch: evenly spread, and the first and the last are among them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

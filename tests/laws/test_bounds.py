@@ -6,8 +6,6 @@ that bounds it stands in BOUNDS, with the most that the term can be and why; or 
 LLVM leaves open from the width on, are constants, masked, or stand in SHIFTS.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass

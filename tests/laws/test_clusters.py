@@ -1,7 +1,5 @@
 """Laws of distributed shared memory: whatever the shape of a cluster, every block sees every other's bytes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

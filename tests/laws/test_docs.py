@@ -1,7 +1,5 @@
 """The documentation does what it says: commands and snippets run, links lead somewhere, tables are current."""
 
-from __future__ import annotations
-
 import contextlib
 import fnmatch
 import io

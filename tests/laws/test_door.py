@@ -1,7 +1,5 @@
 """Memory has one door: nothing else makes a pointer of an address, and who subscribes there sees every access."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

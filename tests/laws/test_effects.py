@@ -1,7 +1,5 @@
 """Every row says what its instructions do besides computing, and nothing that looks at whole kernels knows opcodes."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Every file that a user asks for is written by files.py: beside, and renamed, so that a full disk leaves the old one."""
 
-from __future__ import annotations
-
 import ast
 import os
 import resource

@@ -1,7 +1,5 @@
 """The fingerprint of native functions: what runs, and what is read, while they are made lies in the files that it is of."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

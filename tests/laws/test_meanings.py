@@ -1,7 +1,5 @@
 """Every row that runs has one meaning, every meaning a row: what `prove` says where that is not so."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """No access goes round the windows: every way into memory, in every space, at every edge."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

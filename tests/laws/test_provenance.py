@@ -1,7 +1,5 @@
 """docs/provenance.md: a page with figures has a row, and programs, files and pages that a row names exist."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Each row of a door that can refuse is counted, and no text of the doors calls what is not modelled the program's mistake."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator
@@ -9,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from mmulator import refusals
-from mmulator.doors.cudart import rows
+from mmulator.doors.cudart import rows, table
 from mmulator.doors.libcuda import abi, loading
 from mmulator.doors.library import leaving
 from mmulator.errors import UnsupportedError
@@ -27,6 +25,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def refusing() -> dict[str, object]:
     """The functions that refuse, as a program of C calls them, by name."""
+    assert table.CHAPTERS  # which have the rows
     rows.complete()
     found = {row.name: row.call for row in rows.ROWS.values() if row.kind == rows.REFUSES}
 

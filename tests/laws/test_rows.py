@@ -1,7 +1,5 @@
 """Laws over every row but the matrix ones: ptxas takes its forms, and a GPU was asked for each of its modifiers."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

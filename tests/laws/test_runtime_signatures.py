@@ -1,7 +1,5 @@
 """Rows of CUDA's runtime have the arguments of the C prototypes: as many, and of the same sizes."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ For a new field raise the minor number in schemas/__init__.py, for one that goes
 `python -m tools.pages.schemas`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -60,6 +58,7 @@ descriptor check --type f16 --swizzle 64B --access ldmatrix --access k:16
 descriptor check 1
 descriptor from-cute {CUTE} {MATRIX}
 descriptor decode 0x8100490 tcgen05 bf16 --operand idesc
+descriptor encode tcgen05 m128n64 bf16 --operand idesc
 tensormap encode --shape 64,60 --strides 128 --box 8,64 --swizzle 128B
 tensormap encode {IM2COL}
 tensormap check --shape 64,60 --strides 128 --box 8,64

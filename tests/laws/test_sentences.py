@@ -1,7 +1,5 @@
 """What the sanitizer and faults say: every piece of a sentence in their code stands in a text of tests/ub."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator
@@ -10,6 +8,7 @@ from functools import cache
 import pytest
 
 from mmulator.rules import RULES, words
+from mmulator.rules.text import OF_LAUNCHES
 from tests.support import breaches, places
 
 SOURCE = places.ROOT / "src" / "mmulator"
@@ -41,8 +40,9 @@ def test_every_piece_of_a_sentence_is_in_a_text(part: str) -> None:
     """tests/ub/missing_PART.txt has those that are in none; it may only shrink."""
     every = [(file.name, piece, [piece]) for file in FILES[part] for piece in pieces(ast.parse(file.read_text()))]
     if part == "findings":
-        hints = [(r.name, r.hint, [words.in_words(r.hint, name) for name in ("", *words.TERMS)]) for r in RULES.values()]
-        every += hints + [(r.name, r.section, [r.section]) for r in RULES.values()]
+        broken = [r for r in RULES.values() if r not in OF_LAUNCHES]  # by kernels; others: tests/doors/triton/test_trials.py
+        hints = [(r.name, r.hint, [words.in_words(r.hint, name) for name in ("", *words.TERMS)]) for r in broken]
+        every += hints + [(r.name, r.section, [r.section]) for r in broken]
     known = breaches.ROOT / f"missing_{part}.txt"
     missing = {f"{where}: {piece}" for where, piece, ways in every if not any(way in said() for way in ways)}
     assert missing == set(known.read_text().splitlines() if known.exists() else ())

@@ -1,7 +1,5 @@
 """One table of settings: a row is at every door that it names, and no door has an option that is in no row."""
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import re

@@ -1,7 +1,5 @@
 """What starts import: each process no more than it needs. Modules are counted, since seconds depend on the machine."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

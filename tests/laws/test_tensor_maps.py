@@ -1,8 +1,6 @@
 """A kernel's tensor map is what CUDA's driver encodes, or a fault: native code is held to layouts/tensormap/rules.py over what
 128 bytes can say, with every field at its edges, and no map whatever makes it count or divide by what nobody looked at."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections import Counter

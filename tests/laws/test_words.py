@@ -1,7 +1,5 @@
 """Words: docstrings say what they are about."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import defaultdict

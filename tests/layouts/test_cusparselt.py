@@ -1,7 +1,5 @@
 """Buffers of cuSPARSELt against what cuSPARSELt 0.8.0 and PyTorch 2.11 wrote on an H100: tests/data/sparse_cusparselt.npz."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 from typing import Any

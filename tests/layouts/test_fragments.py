@@ -1,7 +1,5 @@
 """Register fragments, swizzles and matrix descriptors: laws over whole domains, the specification's examples."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Instruction descriptors of tcgen05.mma: what encodes decodes, what is reserved is refused by name, tables as data."""
 
-from __future__ import annotations
-
 import random
 import re
 from dataclasses import replace

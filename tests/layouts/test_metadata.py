@@ -1,7 +1,5 @@
 """Structured sparsity: metadata registers, what is kept, and refusals."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """mm.sparse on whole matrices: pruning, laws over all sparse forms, PyTorch's layouts, and what is refused."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Tensor memory: what CuTe and Triton say about its layouts, restated as data; every cell once; native values."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

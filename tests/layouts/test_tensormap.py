@@ -1,7 +1,5 @@
 """Tensor maps: 128 bytes both ways, what is refused, what people see."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Tensor maps against CUDA's driver and an NVIDIA H200: every byte of a map, every refusal, every byte that a copy moves."""
 
-from __future__ import annotations
-
 import hashlib
 import zlib
 from collections import Counter

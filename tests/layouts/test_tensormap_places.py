@@ -1,7 +1,5 @@
 """The model of a tensor copy: laws over whole small domains, and a slow loop that does the same otherwise."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Atomics of lanes with one address, or in shared memory, take short ways: the results are those of lane after lane."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

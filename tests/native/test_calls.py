@@ -4,8 +4,6 @@ Programs are made at random: functions of registers of many sizes that branch, l
 pointers, guarded, recursively, each lane its own way. A plain interpreter says what a lane must get.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """clusterlaunchcontrol: clusters that have not begun are taken by those that run, each by one (no chip was asked)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

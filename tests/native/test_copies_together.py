@@ -1,7 +1,5 @@
 """cp.async of whole warps: any sizes of the sources, lanes that take no part, places in any order."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Control flow: guarded calls and barriers, divergent calls, long blocks, each against what a single thread would do."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Loads of neighbouring words by each lane, done together, against the same loads done one by one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Instructions that PTX 9.2 to 9.4 added for sm_90a, in one kernel and against plain Python: a chip was not asked for these."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Law: an instruction for a whole warp runs with all 32 lanes, is skipped by all, or is a fault that says who is missing."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The queue of asynchronous operations, whatever their kind; and clusters, in which one CTA's operation may wake another."""
 
-from __future__ import annotations
-
 import ctypes
 import random
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """Addresses that name a rank: each form of transfer to each rank and with the mbarrier of each, those a cluster lacks among them,
 ends as it should or with a fault that says which rank is wrong, and no rank is taken for another."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

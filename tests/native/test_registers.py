@@ -1,7 +1,5 @@
 """setmaxnreg: registers are counted as ptxas and the chip count them, waited for, and their misuse is named."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """What a cluster finds where another has run: the same as in memory that nobody has used."""
 
-from __future__ import annotations
-
 import ast
 import ctypes
 from pathlib import Path

@@ -1,7 +1,5 @@
 """st.async and red.async: the bytes and the mbarrier as an H200 has them, late by seed, misuse by name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Accesses whose lanes are expected side by side have the same bytes and the same faults as those of which nothing is known, in
 the first code of a kernel and in better code, whose blocks contain them."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Additions without a result wait in the cluster (native/memory/sums.py): whoever could see it sees them in memory."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

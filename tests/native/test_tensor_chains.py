@@ -1,7 +1,5 @@
 """Several tcgen05.mma in one launch against the products one after another, a launch for each: all of tensor memory compared."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

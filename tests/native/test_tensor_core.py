@@ -1,7 +1,5 @@
 """tcgen05: products in tensor memory against the numerics twin, all cells of tensor memory compared; moves; what goes wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

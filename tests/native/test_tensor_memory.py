@@ -1,7 +1,5 @@
 """Tensor memory: registers of tcgen05.ld and st against the places of layouts/, allocation, and what goes wrong."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Loads and stores of lanes that lie together take a short way: the same bytes and the same faults as lane by lane."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Bulk operations in a cluster's table: each done once, part by part in order, late by seed; and what a forgotten wait shows."""
 
-from __future__ import annotations
-
 import ctypes
 import time
 from collections import defaultdict

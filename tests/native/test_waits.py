@@ -1,7 +1,5 @@
 """Threads that wait at mbarriers: who sleeps, what a poll hears, that polling costs nothing, and deadlocks in words."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -3,8 +3,6 @@
 "By hand" is plain integers and fractions on the record as JSON. Nothing of the model is used but the sizes of types.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

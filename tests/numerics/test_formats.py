@@ -1,7 +1,5 @@
 """Formats: laws over whole domains."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 Decoding of registers and shared memory is done here, apart from the package's layouts, to check numerics alone.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

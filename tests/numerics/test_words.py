@@ -1,7 +1,5 @@
 """Sums of tcgen05 against others: words that a B200 gave (tests/data/README.md), and mmasim, a model checked on B200s."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

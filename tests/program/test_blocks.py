@@ -1,7 +1,5 @@
 """Where basic blocks begin and end."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mmulator.host.module import Module

@@ -1,7 +1,5 @@
 """Which products and sums are fused (docs/contraction.md); the kernels of tests/kernels hold the same against hardware."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np
@@ -81,6 +79,9 @@ CASES = {
     SPLIT + "mul.f32 %f4, %f1, %f2;\n  @%p bra L;\n  st.global.f32 [%rd0+8], %f1;\nL:\n  add.f32 %f9, %f4, %f3;": 0,
     SPLIT + "mul.f32 %f4, %f1, %f2;\n  @%p st.global.f32 [%rd0+8], %f1;\n  add.f32 %f9, %f4, %f3;": 0,
     SPLIT + "mul.f32 %f4, %f1, 0f40400000;\n  @%p st.global.f32 [%rd0+8], %f1;\n  add.f32 %f9, %f4, %f3;": 1,
+    # through a region that leaves it as it is, of a register that is written again
+    SPLIT + "mul.f32 %f4, %f1, 0f40400000;\n" + 2 * "  @%p st.global.f32 [%rd0+8], %f1;\n" + "  add.f32 %f9, %f4, %f3;\n"
+    "  mov.f32 %f4, %f1;\n  st.global.f32 [%rd0+12], %f4;": 1,
     SPLIT + "mul.f32 %f4, %f1, %f2;\n  mov.f32 %f9, %f1;\n  @%p add.f32 %f9, %f4, %f3;": 1,
     SPLIT + "mov.f32 %f4, %f3;\n  @%p mul.f32 %f4, %f1, %f2;\n  add.f32 %f9, %f4, %f3;": 0,
     # a factor that is written in between is kept in a register of its own

@@ -1,7 +1,5 @@
 """Kernels whose bits depend on what ptxas fuses and computes beforehand, against an NVIDIA H100: every bit."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Variables of programs that nvcc compiled with -G: in registers, here and there in others, in memory, in their blocks."""
 
-from __future__ import annotations
-
 import mmulator as mm
 from mmulator.program.dwarf import PlacedVariable, visible
 

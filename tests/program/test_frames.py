@@ -1,7 +1,5 @@
 """Where registers lie in a frame."""
 
-from __future__ import annotations
-
 import mmulator as mm
 from mmulator.program.blocks import build
 from mmulator.program.frames import LINE, allocate, liveness, slot_bytes

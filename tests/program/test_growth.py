@@ -3,8 +3,6 @@
 Work is counted: lines that are executed, those of comprehensions too. No clock is read.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names of a kernel's parameters in its source of C++: known where one definition has the kernel's lines and fits, else none."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Law: the address of a function is its module's: a pointer that one kernel stores, another kernel of the module calls."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Which mma of a block are done together."""
 
-from __future__ import annotations
-
 import pytest
 
 from mmulator.program.blocks import build

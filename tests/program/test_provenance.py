@@ -1,7 +1,5 @@
 """Through which pointer arguments a kernel writes: certain answers only."""
 
-from __future__ import annotations
-
 import pytest
 
 import mmulator as mm

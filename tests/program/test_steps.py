@@ -1,7 +1,5 @@
 """Steps of addresses from lane to lane (program/steps.py): what is guessed of the ways in which compilers write addresses."""
 
-from __future__ import annotations
-
 import pytest
 
 from mmulator.host.module import Module

@@ -1,7 +1,5 @@
 """Values that a warp has once (program/uniform.py): random kernels against what each thread would do alone."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field

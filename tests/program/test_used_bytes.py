@@ -1,7 +1,5 @@
 """Loads that do not use all bytes: `.pragma "used_bytes_mask"`, as nvcc writes it for arrays of three elements."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

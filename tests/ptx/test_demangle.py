@@ -1,7 +1,5 @@
 """C++ names: read as binutils reads them, and found by a part of them."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

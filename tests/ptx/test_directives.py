@@ -1,7 +1,5 @@
 """Directives between a function's parameters and its body: verdicts of ptxas 13.0, and what they say of clusters."""
 
-from __future__ import annotations
-
 import pytest
 
 from mmulator.errors import MmulatorError

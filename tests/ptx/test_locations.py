@@ -1,7 +1,5 @@
 """`.loc` is followed: whatever is said of PTX names the line that it was compiled from."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Long texts: initialisers that are read at once have the bytes and the errors of those that are not; a limit of time."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Kernels whose tcgen05 instructions have one .cta_group, and others: verdicts of ptxas 13.5."""
 
-from __future__ import annotations
-
 import pytest
 
 from mmulator.ptx.parser import parse_module

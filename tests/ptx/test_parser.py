@@ -1,7 +1,5 @@
 """The parser: real kernels, laws of the tree, constants, error texts, and text that is broken at random."""
 
-from __future__ import annotations
-
 import random
 import re
 import struct

@@ -1,7 +1,5 @@
 """PTX versions, targets and what each of them takes, as ptxas 13.5 says."""
 
-from __future__ import annotations
-
 import pytest
 
 from mmulator.isa.targets import PTX_VERSIONS, Target

@@ -1,7 +1,5 @@
 """The verifier: verdicts of ptxas on single statements, texts of errors, and laws of the scalar tables."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The commands and pytest, asked for profiles and traces."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Where a NaN or an infinity was born: the answer's first line, through loops, shuffles, memory, packed types and products."""
 
-from __future__ import annotations
-
 import math
 
 import ml_dtypes

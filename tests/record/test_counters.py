@@ -1,7 +1,5 @@
 """What `profile=` counts, against the counters of an NVIDIA H200 as Nsight Compute reads them: single accesses, and kernels."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Planted bugs: the documented command names each, and says nothing of it for the right kernel."""
 
-from __future__ import annotations
-
 import shlex
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import replace

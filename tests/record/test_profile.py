@@ -1,7 +1,5 @@
 """What `profile=` counts, against definitions in plain Python and numbers made by hand."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Sequence

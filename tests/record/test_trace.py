@@ -1,7 +1,5 @@
 """Traces of launches: the format of Chrome's trace events, and what they say of kernels that wait for each other."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Why an element has its value: from the store back through registers, memory, copies and products to what the launch found."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -300,6 +298,90 @@ def test_with_the_sanitizer_and_watched_elements() -> None:
     body = "ld.global.u32 r0, [in0]; st.global.u32 [out], r0;"
     _, report = one_block.launch(body, words(1), why="results[3,0]", watch=[(1, (2, 0))], sanitize=True)
     assert [s.index for s in report.stores] == [(2, 0)] and leaf(report.why[0].cause).name == "given0[3]" and not report.findings
+
+
+CHOSEN = """.version 8.0
+.target sm_90
+.address_size 64
+.entry scale(.param .u64 x, .param .u64 y, .param .u32 mode) {
+  .reg .b64 a, b; .reg .f32 f, s; .reg .b32 m, t; .reg .pred p, q;
+  ld.param.u64 a, [x]; ld.param.u64 b, [y]; ld.param.u32 m, [mode];
+  setp.eq.u32 p, m, 1; mov.f32 s, 0f3F800000;
+  @p bra ONE;
+  setp.eq.u32 q, m, 2;
+  @q bra TWO;
+  bra END;
+ONE: mov.f32 s, 0f3F000000; bra END;
+TWO: mov.f32 s, 0f40000000;
+END: ld.global.f32 f, [a+8]; mul.f32 f, f, s; st.global.f32 [b], f; ret;
+}
+.entry pass(.param .u64 x, .param .u64 flag, .param .u64 y) {
+  .reg .b64 a, b, c; .reg .f32 f, s; .reg .b32 m, t; .reg .pred p, q;
+  ld.param.u64 a, [x]; ld.param.u64 b, [flag]; ld.param.u64 c, [y];
+  mov.u32 m, %ctaid.x; setp.eq.u32 p, m, 1; mov.f32 s, 0f00000000; mov.u32 t, 0;
+  @p bra WAIT;
+  st.global.f32 [a], 0f40400000;
+  st.release.gpu.global.u32 [b], 1; ret;
+WAIT: ld.acquire.gpu.global.u32 t, [b]; add.f32 s, s, 0f00000000; setp.ne.u32 q, t, 1;
+  @q bra WAIT;
+  ld.global.f32 f, [a]; add.f32 f, f, s; st.global.f32 [c], f; ret;
+}
+"""
+
+
+@pytest.mark.parametrize("mode, said", [
+    (0, "k.ptx:10, not the value of k.ptx:13: q is false: setp.eq.u32 0, 2 at k.ptx:9"),
+    (1, "k.ptx:8, not the value of k.ptx:13: p is true: setp.eq.u32 1, 1 at k.ptx:7"),
+    (2, "k.ptx:10, not the value of k.ptx:7: q is true: setp.eq.u32 2, 2 at k.ptx:9"),
+])  # fmt: skip
+def test_a_constant_that_a_branch_chose(mode: int, said: str) -> None:
+    x, y = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
+    scale = mm.Module.load(CHOSEN, name="k.ptx")["scale"]
+    (answer,) = scale.launch(1, 1, [x, y, mode], why="y[0]").why
+    assert str(answer).count("chosen by bra at") == 1 and f"chosen by bra at {said}" in str(answer)
+    y[:] = 0
+    (answer,) = scale.launch(1, 1, [x, y, mode], why="y[3]").why
+    assert "; the grid is (1, 1, 1) blocks of (1, 1, 1) threads; the last element before it that changed is y[0]" in str(answer)
+
+
+@pytest.mark.parametrize("before", [0, 3])  # the block alone leaves the second as it is
+def test_a_value_that_another_block_stored(before: int) -> None:
+    x, flag, y = np.zeros(1, np.float32), np.zeros(1, np.uint32), np.full(1, before, np.float32)
+    (answer,) = mm.Module.load(CHOSEN, name="k.ptx")["pass"].launch(2, 1, [x, flag, y], why="y[0]").why
+    assert "x[0] = 3.0: stored by another block of this launch" in str(answer) and "chosen by" not in str(answer)
+    assert "x[0] was stored last by st.global.f32 at k.ptx:21, block (0, 0, 0), thread (0, 0, 0)" in str(answer)
+
+
+NARROW = """.version 8.0
+.target sm_90
+.address_size 64
+.entry k(.param .u64 x, .param .u64 y, .param .u32 n) {
+  .reg .b64 a, b; .reg .f32 f; .reg .b32 m, t; .reg .b16 h, g;
+  ld.param.u64 a, [x]; ld.param.u64 b, [y]; ld.param.u32 m, [n]; cvt.u16.u32 g, m;
+  BODY
+  cvt.u32.u16 t, h; and.b32 t, t, 3; mad.wide.u32 a, t, 4, a;
+  ld.global.f32 f, [a]; st.global.f32 [b], f; ret;
+}
+"""
+
+
+@pytest.mark.parametrize("body, n, said", [
+    ("mov.b16 h, g;", 70000, "cvt.u16.u32 at k.ptx:6 makes 4464 of 70000"),
+    ("mov.b16 h, g;", 65535, ""),
+    ("cvt.s16.s32 h, m;", 40000, "cvt.s16.s32 at k.ptx:7 makes -25536 of 40000"),
+    ("cvt.sat.s16.s32 h, m;", 40000, ""),
+    ("add.s16 h, g, 30000;", 30000, "add.s16 at k.ptx:7 makes -5536 of 30000 + 30000 = 60000"),
+    ("sub.u16 h, g, 8;", 3, "sub.u16 at k.ptx:7 makes 65531 of 3 - 8 = -5"),
+    ("mul.lo.u16 h, g, g;", 300, "mul.lo.u16 at k.ptx:7 makes 24464 of 300 * 300 = 90000"),
+    ("mul.wide.u16 t, g, g; cvt.u16.u32 h, t;", 255, ""),
+    ("mul.hi.u16 h, g, g;", 300, ""),
+    ("mad.lo.s16 h, g, g, g;", 200, "mad.lo.s16 at k.ptx:7 makes -25336 of 200 * 200 + 200 = 40200"),
+])  # fmt: skip
+def test_an_index_of_16_bits_that_wraps(body: str, n: int, said: str) -> None:
+    x, y = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
+    (answer,) = mm.Module.load(NARROW.replace("BODY", body), name="k.ptx")["k"].launch(1, 1, [x, y, n], why="y[0]").why
+    wraps = [line for line in str(answer).splitlines() if "overflows" in line]
+    assert wraps == [f"an index overflows: {said}, which 16 bits do not hold"] * bool(said)
 
 
 # questions --------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Why the first element that a comparison rejects has its value, without anybody naming it: in programs and in pytest."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -173,3 +171,30 @@ def test_launches_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [launch.number for launch in keeping.launches] == [7, 8, 9] and keeping.count == 9
     keeping.explain("np.allclose", (3,), None, 1.0)
     assert "kept are launches 7 to 9" in str(keeping.rejected[0])
+
+
+GAPS = KERNELS + """@triton.jit
+def most(y, x, n, B: tl.constexpr):
+    r, at = tl.program_id(0), tl.arange(0, B)
+    tl.store(y + r, tl.max(tl.load(x + r * n + at, mask=at < n, other=0.0), 0))
+
+x, y = torch.rand(4, 160, device="cuda")[:, :100], torch.zeros(4, device="cuda")
+x[0, 3] = float("nan")
+most[(4,)](y, x, 100, 128)
+"""
+
+
+@TRITON
+@pytest.mark.parametrize("compared, said", [
+    ("torch.testing.assert_close(y[1:], x[1:].amax(1))", "x[0,100..159]: no element of x, a view of shape (4, 100) with strides "
+     "(640, 4) bytes: the kernel reads between its rows"),
+    ("z = torch.zeros(5000, device='cuda'); scale[(8,)](z, z, 1000, 128); torch.testing.assert_close(z, torch.arange(5000.0,"
+     "device='cuda').clamp(max=4000) // 4000)", "rejects [4000], which launch 2, scale, stored why z[4000]: no thread of the "
+     "launch stored it note: no store came to its address: no thread computes it, or all that do branch around the store; the "
+     "grid is (8, 1, 1) blocks of (128, 1, 1) threads"),
+    ("y[1] = float('nan'); scale[(1,)](y, y, 4, 32); torch.testing.assert_close(y.sum(), torch.tensor(1.0, device='cuda'))",
+     "why z[1] = nan (bits 0x7fffffff): NaN since z[1] = nan, as the launch found it"),
+])  # fmt: skip
+def test_a_view_read_between_its_rows_and_a_nan_in_what_the_host_summed(tmp_path: Path, compared: str, said: str) -> None:
+    (tmp_path / "prog.py").write_text(GAPS + compared + "\n")
+    assert said in " ".join(command(tmp_path, "mmulator", "exec", "--why", "auto", "prog.py").split())

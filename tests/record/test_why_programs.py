@@ -1,7 +1,5 @@
 """Why an element has its value, asked of programs: on the command line, in a program of Triton's, in pytest."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

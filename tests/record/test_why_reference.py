@@ -1,7 +1,5 @@
 """An element beside a reference: what would make its value, of the operands that the machine read or of their arrays."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from pathlib import Path
@@ -90,8 +88,14 @@ def test_an_element_that_is_no_product() -> None:
     (answer,) = mm.Module.load(text)["k"].launch(1, 1, [x, y], why="y[0]", against=np.array([2.5])).why
     assert str(answer.beside) == (
         "beside reference: 2.5 there\n  here 3: more by 0.5 (20 %)\n"
-        "  what would make it was not looked for: it is no sum of a matrix product alone, but made by add.f32"
+        "  what would make it is not known: it is no sum of a matrix product alone, but made by add.f32"
     )
+    x, want = np.array([1, 2, 1.5], np.float32), np.array([2.5])
+    (answer,) = mm.Module.load(text)["k"].launch(1, 1, [x, y], why="y[0]", against=want).why
+    assert str(answer).startswith("y[0] differs: with x[2] in place of x[1] it is the reference's\n")
+    x, want = np.array([[1, 2], [1.5, 1.501]], np.float32), np.array([2.5005])
+    (answer,) = mm.Module.load(text)["k"].launch(1, 1, [x, y], why="y[0]", against=want).why
+    assert str(answer).startswith("y[0] differs: with x[1,0] in place of x[0,1] it is nearly the reference's\n")
     with pytest.raises(LaunchError, match="there is no reference to compare with"):
         mm.Module.load(text)["k"].launch(1, 1, [x, y], why="y[0]", against="reference")
 
@@ -122,6 +126,9 @@ def test_what_an_instruction_cuts_from_its_operands() -> None:
     assert "rounded to f16: " in str(answer) and "cvt.rn.f16.f32 at k.ptx:12 makes f16 of it" in str(answer)
     exact = 8 * Fraction(float(np.float32(1.009))) ** 2
     assert sum(x.value for x in losses_of(answer.cause)) == Fraction(float(c[3])) - exact
+    losses = answer.as_dict()["losses"]
+    assert [x["kind"] for x in losses] == [x.kind for x in losses_of(answer.cause)] and "conversion" in str(losses)
+    assert sum(Fraction(float.fromhex(x["value"])) for x in losses) == Fraction(float(c[3])) - exact
 
 
 CONVERSIONS = """.version 8.0

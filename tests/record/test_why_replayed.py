@@ -1,7 +1,5 @@
 """A launch that is run again for its answers: it goes on as the launch did, and says what it knows of a value that differs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

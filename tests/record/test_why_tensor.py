@@ -2,8 +2,6 @@
 found has to be what the machine made (an InternalError says if not).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

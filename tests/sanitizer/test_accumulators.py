@@ -1,7 +1,5 @@
 """Registers of wgmma in flight: what waits that ptxas would put there hide, what compilers may do."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Kernels of the corpus that are right: the sanitizer says nothing of them. A sample of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support import corpus

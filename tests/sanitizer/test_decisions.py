@@ -1,7 +1,5 @@
 """Tables of decisions: one row for each combination of conditions, no row that is never taken; native code takes that row."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pytest

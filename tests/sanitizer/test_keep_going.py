@@ -1,7 +1,5 @@
 """A launch that goes on behind accesses that cannot be: in each lane what is there is done, of others zeros or nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

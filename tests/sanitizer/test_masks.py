@@ -1,7 +1,5 @@
 """Shuffles under a full member mask: what is found does not depend on whether the mask is a constant or comes in a register."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

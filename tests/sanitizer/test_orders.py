@@ -1,8 +1,6 @@
 """Who knows of whom: what has no room counts as known, is never a finding and never a crash, and is said; and what is found does
 not depend on which core runs which block. The ways of ordering are kernels of the corpus, kernels/races/order_*."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Races: the same findings whatever the seed and the workers, and none when records run out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Findings depend on program, inputs and seed alone: not on the number of threads, nor on what else the machine does."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from pathlib import Path

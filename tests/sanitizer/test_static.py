@@ -1,7 +1,5 @@
 """What is found in the text alone: nothing that a launch would not say (tests/ub/static has what only the text is asked for)."""
 
-from __future__ import annotations
-
 import pytest
 
 import mmulator as mm

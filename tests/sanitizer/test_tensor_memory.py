@@ -1,7 +1,5 @@
 """Tensor memory: products of every kind have no findings, each trap of ptxas is a rule, and what is not waited for is found."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

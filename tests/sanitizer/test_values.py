@@ -1,7 +1,5 @@
 """Values that nobody has written: what is watched, and that nothing is when nobody asks (tests/ub/values has what is found)."""
 
-from __future__ import annotations
-
 import mmulator as mm
 from mmulator.compiler.kernel import Jit
 from mmulator.compiler.options import CompileOptions

@@ -26,8 +26,6 @@ use. freed=[(0x5000, 0x6000, "device memory", "main at a.cu:7")]: memory that wa
 instead for these revisions.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

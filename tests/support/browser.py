@@ -1,7 +1,5 @@
 """A headless Chromium for tests, spoken to through a pipe (Chrome DevTools Protocol); nothing but a browser need be installed."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import fcntl

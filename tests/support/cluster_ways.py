@@ -7,8 +7,6 @@ by a register that is known to be the same for all lanes, and by one that is not
 A way is how the addresses of the lanes lie (WAYS), a place where the first of them is (PLACES), and an instrument what looks on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kernels of a few statements, in clusters of any shape."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

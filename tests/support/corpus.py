@@ -1,7 +1,5 @@
 """Launches of tests/kernels/manifest.json: arguments from their specification, outputs of an H200 to compare with."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

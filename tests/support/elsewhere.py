@@ -4,8 +4,6 @@ standard input; for each a line of JSON: exit code, output, errors.
 It stands in for machines that are not at hand: modules, functions and files that the system lacks are taken away.
 """
 
-from __future__ import annotations
-
 import builtins
 import contextlib
 import ctypes

@@ -1,7 +1,5 @@
 """Floating-point instructions against exact rationals."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 

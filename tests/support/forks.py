@@ -5,8 +5,6 @@ and streams of its own, and is what `python WORDS` would be from its first line 
 there. What is tried while a door opens, or before a library is imported, wants a real process.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -1,7 +1,5 @@
 """Kernels of any number of instructions in twelve shapes, to see how the work of a compilation grows with their size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import cycle, islice
 

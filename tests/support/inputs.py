@@ -11,8 +11,6 @@ first two. The generator is `numpy.random.default_rng(seed)`:
     ["values", v, ...]        the values themselves (no generator)
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Integer instructions against Python integers: operands at the edges, any operands, operands that are constants."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Kernels of one matrix instruction, for sm_120: registers from memory, the instruction, registers to memory."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mmulator import Module

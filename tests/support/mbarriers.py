@@ -1,7 +1,5 @@
 """Sequences of mbarrier operations that an H200 ran: tests/data/mbarrier_h200.npz as programs of the conformance suite."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cache

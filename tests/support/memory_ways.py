@@ -8,8 +8,6 @@ by `unknown`. All statements of a module are one kernel that takes the number of
     walk.allowed(number, address)     # what the specification says, from the windows alone
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator, Sequence

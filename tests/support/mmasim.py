@@ -1,7 +1,5 @@
 """Names of mmasim (PyPI; a model of tensor cores by others), the arithmetic here that each names, and operands of both."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

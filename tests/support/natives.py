@@ -1,7 +1,5 @@
 """Native functions in a text of their own."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import Native
 from mmulator.codegen.values import Builder, module_text
 

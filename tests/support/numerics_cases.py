@@ -1,7 +1,5 @@
 """Operands for the numerics tests: raw bits drawn from several adversarial distributions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """nvcc for tests that compile: as mmulator finds it, on PATH or among Python's packages."""
 
-from __future__ import annotations
-
 import subprocess
 from typing import Any
 

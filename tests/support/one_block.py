@@ -1,7 +1,5 @@
 """A block of threads that run a few statements on words of their own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ each has a sequence of its own, takes four draws at a time, and gives them to el
 numbers depend on how many threads the chip's grid has. All functions return NumPy arrays with an element a number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

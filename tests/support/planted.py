@@ -1,7 +1,5 @@
 """Planted bugs: kernels of this repository, each with one small change, and the command that finds it (docs/debugging.md)."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Dask clusters of processes on this machine."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Small kernels as text."""
 
-from __future__ import annotations
-
 from tests.support.places import DATA
 
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"

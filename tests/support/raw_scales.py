@@ -1,7 +1,5 @@
 """Scale factors out of registers, beside `layouts.scales`, which puts them there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 A row whose choices are few gives all its forms; of others, every choice of every group in some form, and a sample.
 """
 
-from __future__ import annotations
-
 import random
 import zlib
 from collections.abc import Iterator

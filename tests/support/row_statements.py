@@ -4,8 +4,6 @@ What a row needs: any two of its modifiers that can stand together (and change t
 statement. `scalar_vectors` has many already; the others are made here, from the row alone. Results are kept as digests.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import defaultdict

@@ -4,8 +4,6 @@
     test_forms = rows.computed("logic")     # of chapters whose instructions only compute
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """Runs a scalar instruction's semantic function on arrays, without a machine around it."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Operands of the scalar vectors: edges, NaN payloads, subnormals, ties, huge shifts, relations, noise."""
 
-from __future__ import annotations
-
 import re
 import zlib
 

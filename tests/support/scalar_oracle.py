@@ -1,7 +1,5 @@
 """Scalar arithmetic in exact rationals and Python integers, sharing nothing with the code it judges."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt

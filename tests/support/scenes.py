@@ -1,7 +1,5 @@
 """Scenes of a launch: a function is called between two instructions of a warp, wherever a test wants to look."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """JSON documents beside their schemas."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

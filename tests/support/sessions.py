@@ -1,7 +1,5 @@
 """Sessions of the debugger in tests: a launch whose front end is a function."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -9,8 +9,6 @@ alone: exponent 0).
 Coding of an array: second differences modulo 2**32, zigzag, the four bytes of each word as four planes, zlib.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import zlib

@@ -1,7 +1,5 @@
 """The package's source, as laws read it: only files that have a word, and of a tree only its statements."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The effect of a tensor copy on bytes: the model against which compiled copies are tested."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

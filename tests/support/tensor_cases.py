@@ -1,7 +1,5 @@
 """Random products for tcgen05.mma: operands as codes, their images in shared and tensor memory, and the words that come out."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Random lists of tcgen05.mma and tcgen05.cp on one accumulator, two of A and two of B in each CTA."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@
     memory = store(copied, "", seed)         # the memory that the tensor lies in; "add" and the like: of a reduction
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache

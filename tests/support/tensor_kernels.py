@@ -1,7 +1,5 @@
 """Kernels of one tcgen05.mma: operands are copied to shared and tensor memory as given, and all of D's columns are read back."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Tensor maps for whoever fuzzes: one of each kind, with fields at their edges, or bits at random."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from functools import cache

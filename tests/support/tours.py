@@ -1,7 +1,5 @@
 """Programs of other people's libraries, run in a process of their own: a door takes CUDA's place for a whole process."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """An observer that writes down every event of a launch: which bytes, which way, by which instruction."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -6,8 +6,6 @@ Each is replayed once in every way that there is: a statement of scalar_vectors 
 meaning alone, without a machine; a statement of row_vectors in a kernel.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Waiting for a state, not for a time: on a loaded machine seconds say nothing."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Kernels whose lanes part: %p1 is the lower half of a warp, %p2 lane 3, %r30 the lane, %r20 shared memory, %r1 is 1."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """nvcc found, called and wrapped; what it made kept; PTX found in files of every kind. All sources are this file's own."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Fat binaries: those of nvcc in every packing and for several targets, hand-written ones, and damaged ones."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import random

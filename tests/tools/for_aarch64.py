@@ -4,8 +4,6 @@ For each X.ptx of the folder it writes X.s, the assembly of the kernel's own cod
 the kernels call is compiled and linked too, with products of f16 and of s8 beside.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

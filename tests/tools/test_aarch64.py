@@ -1,7 +1,5 @@
 """Code for aarch64, made and read here; and run, where qemu and a root of arm64 packages are there (docs/platforms.md)."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

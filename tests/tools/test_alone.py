@@ -1,7 +1,5 @@
 """Every row alone in a kernel ends in a result or an error of the family, the same one in every mode (tools/fuzz/alone.py)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

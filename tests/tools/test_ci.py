@@ -1,7 +1,5 @@
 """The action and the workflows: inputs that exist, commands with options that exist, and the action's step as GitHub runs it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

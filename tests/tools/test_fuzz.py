@@ -1,7 +1,5 @@
 """Slices of the fuzzers (tools/fuzz/: modules, transfers, tensor, memory), and that they find what they are there for."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

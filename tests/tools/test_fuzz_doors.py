@@ -1,7 +1,5 @@
 """A little of tools/fuzz/doors.py; more of it, and sanitized launches beside plain ones, in docs/fuzzing.md."""
 
-from __future__ import annotations
-
 import pytest
 
 from tools.fuzz import doors

@@ -1,7 +1,5 @@
 """The measures of the package (tools/house.py): they count what they say."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

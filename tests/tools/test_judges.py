@@ -1,7 +1,5 @@
 """Runners of corpora that are not here: they import, their rules exist, and what they share counts as it should."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

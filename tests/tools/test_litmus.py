@@ -1,7 +1,5 @@
 """Litmus tests: both text formats are read, executions are followed as the memory model has them, and kernels of them agree."""
 
-from __future__ import annotations
-
 import pytest
 
 from tools.judges import order

@@ -1,7 +1,5 @@
 """Programs that call kernels of public projects (tools/projects): what is listed, kept and said of them fits together."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

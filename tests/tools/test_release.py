@@ -1,7 +1,5 @@
 """A release (tools/release): what must agree agrees, obstacles are named, and what is published reads well away from here."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tarfile

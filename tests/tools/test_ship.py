@@ -1,7 +1,5 @@
 """Making object code for a wheel (tools/ship.py): a first start compiles none of it again; it is of the present sources."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import random

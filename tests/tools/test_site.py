@@ -1,7 +1,5 @@
 """The site: it is built without a warning, each link leads somewhere, and all public names, commands and rules are on it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Batches of products, which are computed beside each other, against the exact model: each kind of plan, adversarial operands."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

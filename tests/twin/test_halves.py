@@ -2,8 +2,6 @@
 
 # mypy: disable-error-code="valid-type, arg-type"
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Native code that moves matrices, of kernels and of `Instruction`, against the pure functions of layouts/."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

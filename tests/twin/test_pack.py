@@ -1,7 +1,5 @@
 """Packing in 16-bit lanes is packing in lanes of 32: each element of a type, in each place, of whole blocks and of parts."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from functools import cache

@@ -1,7 +1,5 @@
 """CUDA's random numbers: compiled ones against those that NumPy makes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

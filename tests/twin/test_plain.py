@@ -1,7 +1,5 @@
 """Sums that are exact are computed as plain f32 sums: the proof holds where it should, and the bits are always the model's."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Products of fragments in one compiled call against the same product step by step: fragments and shared memory to
 matrices, the twin on whole matrices, the result back into a fragment. Every arrangement of registers, any bits, batches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -3,8 +3,6 @@
 Reads $MMULATOR_GOLDEN/mufu; the format is that of `tests.support.sfu`.
 """
 
-from __future__ import annotations
-
 import os
 import zlib
 from pathlib import Path

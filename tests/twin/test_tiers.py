@@ -1,7 +1,5 @@
 """Twins as they are compiled at first, and when better code has taken its place in the same process: the same bits."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The compiled twin against the exact model, bit for bit: every kind of plan, adversarial operands, the calling interface."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Wide products against the single products that they are made of, one after the other: every arrangement of registers."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

@@ -3,8 +3,6 @@
 NAMES: parts of the names of programs, `races/lock`; without names all programs.
 """
 
-from __future__ import annotations
-
 import sys
 
 from tests.support import breaches

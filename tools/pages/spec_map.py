@@ -31,6 +31,7 @@ from mmulator.isa.row import Row
 from mmulator.isa.targets import DEVICES
 from mmulator.numerics import profiles
 from mmulator.settings import PREFIX, variables
+from mmulator.versions import TABLE, dotted
 from tests.support.ptxas import differences as ptxas_differences
 from tests.support.ptxas.row_differences import DIFFERENCES as ROW_DIFFERENCES
 from tools import evaluate
@@ -353,6 +354,12 @@ def row_differences() -> str:
     return table(("ptxas 13.5", "verdict"), ((d.reason, "accepts" if d.accepted else "rejects") for d in ROW_DIFFERENCES))
 
 
+def versions_table() -> str:
+    """The versions of other software that mmulator works with."""
+    cells = [(row.name, dotted(row.floor), row.pinned, dotted(row.newest), row.purpose) for row in TABLE.values()]
+    return table(("software", "oldest", "the project's tests", "newest that was tried", "for"), cells)
+
+
 REGIONS: dict[str, Callable[[], str]] = {
     "devices": devices,
     "arithmetic": arithmetic,
@@ -364,6 +371,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "rows": row_differences,
     "findings": rules.table,
     "settings": options.settings_by_door,
+    "versions": versions_table,
     "run": lambda: options.command("run"),
     "variables": lambda: table(("variable", "what it says"), [(f"`{PREFIX}{n}`", text) for n, text in variables().items()]),
     **judges.REGIONS,

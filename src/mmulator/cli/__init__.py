@@ -1,7 +1,5 @@
 """Command line: one file per command, heavy imports inside the commands."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A command line and its exit code: which command is run, and how errors are shown."""
 
-from __future__ import annotations
-
 import os
 import platform
 import sys

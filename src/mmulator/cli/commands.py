@@ -1,7 +1,5 @@
 """The commands by name, each with the first paragraph of its help: a list of them loads none."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

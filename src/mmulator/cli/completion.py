@@ -3,8 +3,6 @@
 A shell calls `mmulator` with the words of its command line in variables, and gets a word a line. It must be quick and never fail.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path

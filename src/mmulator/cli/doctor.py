@@ -1,7 +1,5 @@
 """`mmulator doctor`: what this machine has of what mmulator can use, and what to install for the rest."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re
@@ -17,6 +15,7 @@ from mmulator.cli.output import print_json, print_line
 from mmulator.cli.parser import Json
 from mmulator.errors import MmulatorError
 from mmulator.settings import INTERNAL, PREFIX, variables
+from mmulator.versions import KNOWN, OLD, TABLE, place, untried
 
 HERE, MISSING, WRONG = "here", "missing", "wrong"
 _EXTRA = re.compile(r"""extra\s*==\s*["']([\w-]+)["']""")
@@ -39,11 +38,7 @@ class Part(NamedTuple):
 
 # Libraries of programs: the package, what is possible with it, the extra of mmulator that brings it ("": pip install NAME).
 _LIBRARIES = (
-    ("triton", "kernels of Triton", "triton"),
-    ("torch", "programs of PyTorch on device cuda", ""),
-    ("numba-cuda", "kernels of Numba", "numba"),
-    ("cupy-cuda13x", "programs of CuPy", "cupy"),
-    ("cuda-core", "programs of cuda.core", "cuda-core"),
+    *((row.package, row.purpose, row.extra) for row in TABLE.values() if row.module),
     ("distributed", "launches on a Dask cluster", "cluster"),
     ("resvg-py", "drawings as PNG", "draw"),
     ("pytest", "pytest --mmulator", ""),
@@ -71,7 +66,7 @@ def _python() -> Iterator[Part]:
     from mmulator.codegen.cpus import ARM, X86, own_architecture
 
     version = ".".join(map(str, sys.version_info[:3]))
-    yield Part("Python", HERE, f"{version}, {sys.executable}")
+    yield _of_version("Python", "python", version, f"{version}, {sys.executable}")
     here = platform.system(), platform.machine()
     todo = "" if (fits := here[0] == "Linux" and own_architecture() in (X86, ARM)) else (
         "kernels run on Linux (on Windows in WSL 2); instructions and layouts are explained anywhere")  # fmt: skip
@@ -92,7 +87,7 @@ def _compiler() -> Iterator[Part]:
     from mmulator.codegen.engine import target_cpu
     from mmulator.codegen.shipped import shipped
 
-    yield Part("LLVM", HERE, f"{'.'.join(map(str, llvm_version_info))} (llvmlite {version})")
+    yield _of_version("LLVM", "llvmlite", version, f"{'.'.join(map(str, llvm_version_info))} (llvmlite {version})")
     try:
         name, features = target_cpu()
     except MmulatorError as error:
@@ -128,23 +123,25 @@ def _libraries() -> Iterator[Part]:
         version = _version(package)
         if version is None:
             yield Part(package, MISSING, purpose, _install(extra) if extra else f"pip install {package}")
-        elif package == "triton":
-            yield _triton(version)
+        elif package == "triton" and "mmulator" not in {point.name for point in metadata.entry_points(group="triton.backends")}:
+            todo = "install mmulator with pip, not by PYTHONPATH"
+            yield Part("triton", WRONG, f"{version} does not find mmulator's plug-in", todo)
         else:
-            yield Part(package, HERE, f"{version}: {purpose}")
+            yield _of_version(package, package, version, f"{version}: {purpose}")
 
 
-def _triton(version: str) -> Part:
-    from mmulator.doors.triton.versions import known
+def _of_version(name: str, package: str, version: str, said: str, todo: str = "") -> Part:
+    """A part whose version is in the table of versions, or too old, or untried.
 
-    try:
-        known(version, [])
-    except MmulatorError as error:
-        return Part("triton", WRONG, error.message, error.hint or "")
-    if "mmulator" not in {point.name for point in metadata.entry_points(group="triton.backends")}:
-        todo = "install mmulator with pip, not by PYTHONPATH"
-        return Part("triton", WRONG, f"{version} does not find mmulator's plug-in", todo)
-    return Part("triton", HERE, f"{version}: kernels of Triton")
+    name: of the part.
+    package: its row of the table.
+    said: what is said of a version that is known.
+    todo: what is to be done then.
+    """
+    where = place(package, version) if package in TABLE else KNOWN
+    if where == OLD:
+        return Part(name, WRONG, f"{version} is too old: mmulator works with {TABLE[package].range}", TABLE[package].mend)
+    return Part(name, HERE, said, todo if where == KNOWN else untried(package, version))
 
 
 def _nvcc() -> Iterator[Part]:
@@ -154,13 +151,13 @@ def _nvcc() -> Iterator[Part]:
     try:
         path = find_nvcc()
     except MmulatorError:
-        yield Part("nvcc", MISSING, "CUDA C++ from source (binaries with PTX run without)", _install("nvcc"))
+        yield Part("nvcc", MISSING, TABLE["nvcc"].purpose, _install("nvcc"))
     else:
         release = re.search(r"release ([\d.]+)", version_of(path))
         if release is None:
             yield Part("nvcc", WRONG, f"{path} does not say its version", f"run `{path} --version`")
         else:
-            yield Part("nvcc", HERE, f"{release[1]}, {path}")
+            yield _of_version("nvcc", "nvcc", release[1], f"{release[1]}, {path}")
     if gcc is None:
         yield Part("g++", MISSING, "nvcc needs it", "apt install g++")
 
@@ -172,7 +169,9 @@ def _gpu() -> Iterator[Part]:
     elif _version("cuda-bindings") is None:
         yield Part("GPU", WRONG, f"{len(cards)}, and no cuda-bindings to compare bits with", _install("gpu"))
     else:
-        yield Part("GPU", HERE, f"{len(cards)}: `mmulator run --compare-gpu`, `mmulator conformance --gpu`")
+        said = f"{len(cards)}, which plain `python` keeps; under `mmulator exec` a program has a model of one (--device)"
+        todo = "compare the model's bits with it: `mmulator run FILE --compare-gpu`, `mmulator conformance --gpu`"
+        yield Part("GPU", HERE, said, todo)
 
 
 def _variables() -> Iterator[Part]:

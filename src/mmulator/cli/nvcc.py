@@ -1,7 +1,5 @@
 """`mmulator nvcc`: nvcc, by whose programs mmulator is found."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Output of commands: tables for people, JSON for programs, errors for both."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math

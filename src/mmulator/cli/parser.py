@@ -4,8 +4,6 @@ The words of a command line come in; the parameters of the command's function go
 option or argument it is; it may also be a dataclass of several, or get all rows of the table of settings that a door takes.
 """
 
-from __future__ import annotations
-
 import argparse
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

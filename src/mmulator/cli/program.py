@@ -1,7 +1,5 @@
 """The program behind `mmulator exec`: how it is recognised, its environment, and how it starts."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """`mmulator explain RULE`: the sanitizer's rules with examples, and their list."""
 
-from __future__ import annotations
-
 from difflib import SequenceMatcher
 from typing import Any
 

@@ -383,7 +383,7 @@ def _as_text(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
     _comparisons(result, job)
     for info, found in gpus:
         for compared in found:
-            for line in compared.lines(info.name):
+            for line in compared.lines(info, result.report.device):
                 print_line(line)
     if result.judged is not None:
         from mmulator.cli.findings import print_findings

@@ -1,7 +1,5 @@
 """`nvidia-smi` for programs under `mmulator exec`: what scripts ask it, of the device that they find."""
 
-from __future__ import annotations
-
 import os
 import sys
 import uuid

@@ -6,8 +6,6 @@ and
 a program that a signal ends makes exec end by that signal.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

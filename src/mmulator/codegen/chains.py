@@ -1,7 +1,5 @@
 """Several functions at one hook: `chained` joins tables of functions by hook, `together` joins instruments."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from mmulator.codegen.lang import Instrument, Native, call

@@ -1,7 +1,5 @@
 """The CPU for which code is compiled: the machine's own, or a level that MMULATOR_CPU names."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Mapping
 from pathlib import Path

@@ -7,10 +7,10 @@
             acc += values[i]
         return acc
 
-What can be written: assignments (a local keeps its first type), augmented assignments, `if`/`elif`/`else`, `while`,
-`for i in range(...)`, `break`, `continue`, `return`, calls of other native functions, of types (conversion) and of the
-functions in ops.py. `p[i]` loads and stores; `s.field` of a pointer to a Struct. `and`, `or`, `not` work on booleans and do
-not short-circuit. A condition, or a `for` over anything but range(Value), that Python can evaluate is evaluated at compile
+What can be written: assignments (a local keeps its first type), augmented assignments, `if`/`elif`/`else`, `while`, `for i in
+range(...)`, `for n in bits_of(mask)`, `break`, `continue`, `return`, calls of other native functions, of types (conversion) and
+of the functions in ops.py. `p[i]` loads and stores; `s.field` of a pointer to a Struct. `and`, `or`, `not` work on booleans and
+do not short-circuit. A condition, or a `for` over anything but range(Value), that Python can evaluate is evaluated at compile
 time: an `if` on a Python bool keeps one arm, a `for` over a Python sequence (`unrolled(n)` is one) is unrolled. Names from the
 enclosing scopes are compile-time constants; calling an ordinary Python function makes it a macro.
 """
@@ -21,7 +21,6 @@ import ast
 import builtins
 import inspect
 import linecache
-import operator
 import textwrap
 import threading
 from collections import ChainMap
@@ -32,21 +31,12 @@ from functools import cache
 from types import CodeType
 from typing import Any, overload
 
-from mmulator.codegen.types import CodeError, Ty, i64, void
+from mmulator.codegen.operators import BINARY, COMPARE, UNARY
+from mmulator.codegen.types import CodeError, Ty, boolean, i64, void
 from mmulator.codegen.values import WIDE, Builder, Value, as_value, constant
 from mmulator.codegen.variants import differs
 from mmulator.lazy import cached_property
 
-_BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.Pow: operator.pow,
-}  # fmt: skip
-_UNARY: dict[type, Callable[[Any], Any]] = {ast.USub: operator.neg, ast.Invert: operator.invert, ast.UAdd: operator.pos}
-_COMPARE: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not, ast.In: lambda a, b: a in b,
-}  # fmt: skip
 WRITER = threading.local()  # `here`: this thread writes texts of better code (its name would make a Thread of a foreign one)
 
 
@@ -306,7 +296,7 @@ class _Body:
                 raise CodeError(f"cannot assign to {ast.unparse(target)}")
 
     def _do_AugAssign(self, node: ast.AugAssign) -> None:
-        self._assign(node.target, _BINARY[type(node.op)](self.eval(node.target), self.eval(node.value)))
+        self._assign(node.target, BINARY[type(node.op)](self.eval(node.target), self.eval(node.value)))
 
     def _do_Return(self, node: ast.Return) -> None:
         self.b.ret(self.eval(node.value) if node.value else None)
@@ -348,9 +338,9 @@ class _Body:
         b.place(end)
 
     def _do_For(self, node: ast.For) -> None:
-        if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name) and node.iter.func.id == "range":
+        if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name) and node.iter.func.id in ("range", "bits_of"):
             args = [self.eval(a) for a in node.iter.args]
-            self._count(node, args)
+            self._count(node, args) if node.iter.func.id == "range" else self._take_out(node, *args)
             return
         for item in self.eval(node.iter):
             self._assign_static(node.target, item)
@@ -383,6 +373,23 @@ class _Body:
         b.branch(test)
         b.place(end)
 
+    def _take_out(self, node: ast.For, mask: Value) -> None:
+        b = self.b
+        left = f"left of {node.target.id if isinstance(node.target, ast.Name) else node.lineno}, {mask.ty}"
+        self._assign(ast.Name(left), mask)
+        slot = self.slots[left]
+        test, body, end = b.label("test"), b.label("body"), b.label("end")
+        b.place(test)
+        b.branch_if(b.load(mask.ty, slot) != 0, body, end)
+        b.place(body)
+        self._assign(node.target, b.intrinsic("cttz", mask.ty, [b.load(mask.ty, slot), constant(b, boolean, 0)]))
+        b.store(b.load(mask.ty, slot) & (b.load(mask.ty, slot) - 1), slot)
+        self.loops.append((test, end))
+        self.run(node.body)
+        self.loops.pop()
+        b.branch(test)
+        b.place(end)
+
     def _do_Break(self, node: ast.Break) -> None:
         self.b.branch(self.loops[-1][1])
 
@@ -403,12 +410,12 @@ class _Body:
                     return self.native.scope[name]
                 raise CodeError(f"unknown name {name}")
             case ast.BinOp(left=left, op=op, right=right):
-                return _BINARY[type(op)](self.eval(left), self.eval(right))
+                return BINARY[type(op)](self.eval(left), self.eval(right))
             case ast.UnaryOp(op=op, operand=operand):
                 value = self.eval(operand)
                 if isinstance(op, ast.Not):
                     return ~value if isinstance(value, Value) else not value
-                return _UNARY[type(op)](value)
+                return UNARY[type(op)](value)
             case ast.BoolOp(op=op, values=values):
                 return self._bool(isinstance(op, ast.And), values)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
@@ -442,7 +449,7 @@ class _Body:
     def _compare(self, op: ast.cmpop, left: Any, right: Any) -> Any:
         if isinstance(right, Value) and not isinstance(left, Value):
             left = as_value(self.b, left, right.ty)
-        return _COMPARE[type(op)](left, right)
+        return COMPARE[type(op)](left, right)
 
     def _bool(self, every: bool, nodes: list[ast.expr]) -> Any:
         result: Any = None
@@ -463,11 +470,8 @@ class _Body:
         return select(test, self.eval(body), self.eval(orelse))
 
     def _comprehension(self, node: ast.ListComp) -> list[Any]:
-        generator = node.generators[0]
-        source = generator.iter
-        items = self.eval(source)
-        result = []
-        for item in items:
+        generator, result = node.generators[0], []
+        for item in self.eval(generator.iter):
             self._assign_static(generator.target, item)
             if all(self.eval(c) for c in generator.ifs):
                 result.append(self.eval(node.elt))
@@ -486,12 +490,7 @@ class _Body:
             function = function.under(self.native.instrument)
             if function is None:
                 return None
-        args: list[Any] = []
-        for a in node.args:
-            if isinstance(a, ast.Starred):
-                args.extend(self.eval(a.value))
-            else:
-                args.append(self.eval(a))
+        args = [x for a in node.args for x in (self.eval(a.value) if isinstance(a, ast.Starred) else [self.eval(a)])]
         keywords = {k.arg: self.eval(k.value) for k in node.keywords if k.arg}
         if isinstance(function, Native):
             self.calls.append(function)

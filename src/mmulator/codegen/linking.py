@@ -10,8 +10,6 @@ a fifth of the time that ELF's tables take; a wheel's files have two thirds of t
 The address of a function with a `gate` stays when better code takes its place: it is that of a jump to where a word says.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import platform

@@ -1,7 +1,5 @@
 """Locks and time limits of compilations: for several threads, for processes that fork, and for callers with a time limit."""
 
-from __future__ import annotations
-
 import gc
 import os
 import threading

@@ -1,7 +1,5 @@
 """Lookups in small tables by number, one in each lane: with permutations if the processor has them, otherwise with a gather."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Sequence
 from functools import cache

@@ -5,8 +5,6 @@ found by its name and the fingerprint of these files, among the code that came w
 its LLVM text is written only if there is none. An entry names the functions to which it is linked.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

@@ -1,8 +1,6 @@
 """Operations on Values without an operator: selection, bit counting, shuffles, reductions, bit casts, float helpers."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mmulator.codegen.types import CodeError, Ty, boolean, i64, ptr, ptr_to, u8, u16, u32, u64, void
@@ -59,6 +57,11 @@ def leading_zeros(value: Value) -> Value:
 def trailing_zeros(value: Any) -> Value:
     """Number of trailing zeros; the width for zero."""
     return _same("cttz", value, constant(value.b, boolean, 0))
+
+
+def bits_of(mask: Any) -> Iterator[Value]:
+    """The numbers of the bits of a mask that are set, from the lowest: `for lane in bits_of(mask)` is a loop at run time."""
+    raise CodeError("bits_of is for loops of native functions, which lang.py reads")
 
 
 def bit_reverse(value: Value) -> Value:

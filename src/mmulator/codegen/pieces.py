@@ -5,8 +5,6 @@ value. So constants, the mask, and addresses of stack memory become values by li
 number), and a value that stands twice in a line gets a second name. Lines between which control parts stay together.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence

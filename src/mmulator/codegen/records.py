@@ -1,7 +1,5 @@
 """Records of blocks (stencils.py) as they are stored, without what writes them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 

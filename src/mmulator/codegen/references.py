@@ -4,8 +4,6 @@ A struct declares which of its fields are addresses (types.py). All other data a
 number is that large, or an address is unknown, nothing is written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Floating-point operations in every rounding mode, by setting the CPU's mode."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from mmulator.codegen.ops import bitcast, select, shuffle

@@ -13,8 +13,6 @@ a development tree, which has no file of its own.
 Entries are ordered by their first digest, so a process reads of the file only what it looks for.
 """
 
-from __future__ import annotations
-
 import mmap
 import struct
 from bisect import bisect_left

@@ -4,8 +4,6 @@ A native function's name and the second fingerprint determine its code. The file
 functions, the modules that these import, from one to the next, and data beside them. A law traces what runs while they are built.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

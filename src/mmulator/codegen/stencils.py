@@ -9,8 +9,6 @@ compiler, and between stencils values go through memory. Lines whose stencil was
 if these were.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -8,8 +8,6 @@ belongs to another user (root excepted), or is writable by others, is not used. 
 cannot be replaced while it is in use.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

@@ -1,7 +1,5 @@
 """Better code's texts: native functions that have a straight path are inlined by it (lang.py: `Native.other`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from mmulator.codegen.lang import Native

@@ -1,7 +1,5 @@
 """The compiler of a kernel: each basic block becomes one LLVM function, and functions are compiled in groups."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

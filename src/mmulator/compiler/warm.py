@@ -6,8 +6,6 @@ the keys of its texts, so that better code is found if there is some. An entry t
 ignored.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterable

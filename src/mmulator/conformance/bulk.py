@@ -5,8 +5,6 @@ region of global memory behind. Bytes for a block's shared memory go to its neig
 the lower half, so that no order between blocks is visible.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ A case is eight columns of results with operands of their own: one m16n8 `mma` i
 stores and matrix moves a case is an execution.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The model's results of a batch, and the first difference from a GPU explained down to its operands."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any

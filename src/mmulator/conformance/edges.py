@@ -1,7 +1,5 @@
 """Questions that the specification leaves open, each a named group of cases that stays in the suite."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ Parameters are addresses, in the order of `arguments`: values of registers, then
 and writes the i-th part of each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

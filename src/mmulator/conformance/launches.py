@@ -1,7 +1,5 @@
 """One launch on the model and on a GPU: the first differing element of each array, and which thread stored it."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,7 +9,7 @@ import numpy as np
 
 from mmulator.conformance.kernels import run_kernel
 from mmulator.errors import LaunchError
-from mmulator.host.backend import Backend
+from mmulator.host.backend import Backend, Chip
 from mmulator.jobs.job import Job, JobResult, run_job, set_variables
 
 Progress = Callable[[str, int, int], None]
@@ -36,16 +34,18 @@ class ArrayComparison:
     gpu: str = ""
     stores: tuple[str, ...] = ()
 
-    def lines(self, gpu: str) -> list[str]:
-        """The comparison as lines for people; `gpu` names the other side."""
+    def lines(self, gpu: Chip, device: str | None = None) -> list[str]:
+        """The comparison with a GPU as lines for people. device: whose arithmetic the model has, such as sm_80."""
         if not self.wrong:
-            return [f"{self.name}: the same bits on {gpu}: yes ({self.size} elements)"]
+            return [f"{self.name}: the same bits on {gpu.name}: yes ({self.size} elements)"]
         place = ", ".join(map(str, self.first or ()))
         out = [
-            f"{self.name}: the same bits on {gpu}: no, {self.wrong} of {self.size} elements differ",
+            f"{self.name}: the same bits on {gpu.name}: no, {self.wrong} of {self.size} elements differ",
             f"  first at [{place}]: model {self.model}",
             f"  {'':{len(place) + 10}} GPU   {self.gpu}",
         ]
+        if device not in (None, gpu.device):
+            out.append(f"  the model adds up as {device}: --device {gpu.device} adds up as this GPU")
         return out + ([f"  stored by {s}" for s in self.stores] or ["  no thread of the model stored to it"])
 
 
@@ -55,10 +55,8 @@ def compare_launch(
     """Run a job on the model and on the GPU; arrays of the job are those of the model afterwards.
 
     The array arguments are compared, arrays that structs point to, and variables of the module that the model changed. Where
-    bits
-    differ, the model runs once more and watches the first differing element of each array argument. Raises what `run_job`
-    raises,
-    and GpuError; LaunchError for a job whose memory must lie at its addresses.
+    bits differ, the model runs once more and watches the first differing element of each array argument. Raises what `run_job`
+    raises, and GpuError; LaunchError for a job whose memory must lie at its addresses.
     """
     if job.memory or (job.placed() and any(isinstance(a.value, bytes) for a in job.arguments)):
         raise LaunchError("the launch has memory at device addresses of its own, where a GPU has other memory")

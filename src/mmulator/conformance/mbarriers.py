@@ -8,8 +8,6 @@ lengths,
 so the last word is compared after every kind of operation.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Images of shared memory for wgmma: descriptors of every kind, and matrices put where they point."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

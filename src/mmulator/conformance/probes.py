@@ -1,7 +1,5 @@
 """Probes: what a GPU does where the specification promises nothing. Each counts the outcomes; nothing is compared."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Results as a matrix of forms and verdicts: text, JSON, HTML."""
 
-from __future__ import annotations
-
 import html
 import json
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 A stream is named by a text and a seed; everything drawn from it follows from the Philox words alone.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Subjects: a form together with everything that its text fixes (where A lies, immediates)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

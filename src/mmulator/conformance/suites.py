@@ -1,7 +1,5 @@
 """Suites: sequences of instructions that are compared as a whole. Each kind makes its own cases and kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial

@@ -4,8 +4,6 @@ A block makes one copy: it fills its shared memory, copies or combines a box, an
 region of global memory (of the others) behind. Maps are legal, and lie in global memory, as do coordinates.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

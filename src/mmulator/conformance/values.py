@@ -4,8 +4,6 @@ A `MatrixProblem` says what is multiplied and how the device adds (F, floor), so
 truncation. `operands(stream, kind, problem, count)` gives a [count, M, columns of A], b [count, K, N], c [count, M, N].
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

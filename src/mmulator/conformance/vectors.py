@@ -8,8 +8,6 @@ Arrays of a file: `index` (JSON as bytes: format, provenance, one entry a subjec
 `digests` (one an execution), `words` (uint32, subject after subject).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

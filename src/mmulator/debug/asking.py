@@ -1,7 +1,5 @@
 """Why an element has its value at a stop: the launch is run again up to there, and its steps are looked back on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace

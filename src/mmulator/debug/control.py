@@ -3,8 +3,6 @@
 `Session` (session.py) adds the directions: forwards, backwards, to the end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Commands of the terminal that move a launch, its breakpoints and the focus: gdb's and cuda-gdb's words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Commands of the terminal that show the machine: values, memory, lines, tables, matrices."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ Native code (sanitizer/checks/waits.py) detects a single cluster that polls for 
 nothing can change any more if each of them has been in one state twice since the last change in any of them.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

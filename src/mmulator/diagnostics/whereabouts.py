@@ -1,7 +1,5 @@
 """Where the lanes of a CTA are, and what they wait for: the facts of reports about deadlocks, time limits and interruptions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

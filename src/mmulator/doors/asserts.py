@@ -4,8 +4,6 @@
 that (`--why auto`). A comparison does what it did, and raises or returns the same.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -181,7 +179,7 @@ def _explain(refused: _Refused) -> None:
         other, found = b, asked().find(_address(got, a, index), a, index)
         if found is None:  # calls may have the two in the other order
             other, found = a, asked().find(_address(want, b, index), b, index)
-        asked().explain(refused.comparer.full_name, index, found, other[index])
+        asked().explain(refused.comparer.full_name, index, found, other[index], a[index])
         return
 
 

@@ -4,8 +4,6 @@ A switch of the library keeps the PTX of each kernel beside its machine code, in
 linked anew from the static library that the package has for programs: then it calls CUDA's runtime here.
 """
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import os

@@ -10,8 +10,6 @@ which. `open_doors()` prepares all of them: `mmulator exec` calls it in each pro
 too. The rest of the program does not see the hooks: loaders, `__spec__` and `__file__` are what they would be.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections import defaultdict
@@ -75,8 +73,36 @@ def _prepare(door: str) -> None:
 def _call(door: str, name: str) -> None:
     """Open a door. An error is about the program's installation, so the lines of mmulator are not shown."""
     from mmulator.errors import short_traceback
+    from mmulator.versions import check_imported, warn
 
-    short_traceback(lambda: getattr(import_module(door), name)())()
+    def opened() -> None:
+        try:
+            untried = check_imported()
+        except Exception as error:
+            _shorten(error)
+            raise
+        try:
+            getattr(import_module(door), name)()
+        except Exception as error:
+            if not untried:
+                raise
+            why = str(error).partition("\n")[0]
+            warn(f"{', '.join(untried)}: the door of {door.removeprefix('mmulator.doors.')} stays closed: {why}")
+
+    short_traceback(opened)()
+
+
+def _shorten(error: Exception) -> None:
+    """If the error ends the program, Python prints it without the lines of the imports, of which none is at fault."""
+    others = sys.excepthook
+
+    def hook(kind: Any, value: Any, trace: Any) -> None:
+        if value is error and not os.environ.get("MMULATOR_TRACEBACK"):
+            print(f"mmulator: {error}", file=sys.stderr)
+        else:
+            others(kind, value, trace)
+
+    sys.excepthook = hook
 
 
 _ready: set[str] = set()

@@ -1,7 +1,5 @@
 """NVRTC: each cubin that a program takes from it is followed by the PTX that it was made from, which loading finds there."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Findings of a run of pytest: a test's as its failure, those of all tests as lines at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any

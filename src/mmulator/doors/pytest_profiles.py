@@ -1,7 +1,5 @@
 """Profiles of the tests' kernels, line by line, put together at the end of pytest's run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tests under `pytest --mmulator`: the doors are open, each test has its settings, and its launches are reported."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -133,12 +131,14 @@ class ThisTest:
         finally:
             driver.change(replace(driver.settings, device=before))
 
-    def read(self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None) -> None:
+    def read(
+        self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None, launches: int = 1
+    ) -> None:
         """Add the findings of a sanitized launch; several that break one rule at one place are one. If the launch ended in an
         error, the
         test fails for that, or expects it.
         """
-        self.looked += 1
+        self.looked += launches
         kept = self.findings if error is None else self.before
         kept[:] = union([kept, findings])
 

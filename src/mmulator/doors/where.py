@@ -1,7 +1,5 @@
 """The line of the program that launched a kernel."""
 
-from __future__ import annotations
-
 import linecache
 import sys
 import sysconfig

@@ -1,7 +1,5 @@
 """Addresses that a program takes of torch's tensors: a kernel that finds one may touch what it leads to."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -5,8 +5,6 @@ so that pointers in structs, tensor maps and other memory lead where they led. O
 other bytes are zeros.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import math

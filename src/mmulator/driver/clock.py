@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from mmulator.driver.chips import CHIPS, DeviceProperties
-from mmulator.launch.limits import KIB, MULTIPROCESSOR
+from mmulator.launch.limits import held_by
 
 if TYPE_CHECKING:
     from mmulator.host.report import Report
@@ -29,17 +29,13 @@ CYCLES = {"memory": 4, "cp.async": 4, "matrix move": 4, "wmma.load": 8, "wmma.st
 # Dense f16 multiply-accumulates of a multiprocessor a cycle (data sheets).
 MACS = {
     "sm_70": 512, "sm_72": 512, "sm_75": 512, "sm_80": 1024, "sm_86": 512, "sm_87": 1024, "sm_89": 512, "sm_90": 2048,
-    "sm_100": 4096, "sm_103": 4096, "sm_110": 4096, "sm_120": 512, "sm_121": 512,
+    "sm_100": 4096, "sm_103": 4096, "sm_107": 4096, "sm_110": 4096, "sm_120": 512, "sm_121": 512,
 }  # fmt: skip
-RESERVED = 1  # KiB of shared memory that the system takes of each block, from sm_80 on
 
 
 def blocks_per_multiprocessor(chip: DeviceProperties, threads: int, shared: int) -> int:
     """How many blocks of so many threads and bytes of shared memory a multiprocessor holds at once, registers aside."""
-    most_threads, most_blocks, available = MULTIPROCESSOR[chip.name]
-    taken = shared + (RESERVED * KIB if chip.capability >= (8, 0) else 0)
-    by_shared = available * KIB // taken if taken else most_blocks
-    return max(1, min(most_blocks, most_threads // max(-(-threads // 32) * 32, 1), by_shared))
+    return max(1, min(held_by(chip.name, threads, shared).values()))
 
 
 def seconds(report: Report) -> float:

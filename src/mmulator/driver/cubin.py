@@ -4,8 +4,6 @@ A cubin is an ELF file; its sections `.nv.info` (of all kernels) and `.nv.info.N
 format, a byte of kind, 16 bits of length, then the value), as `cuobjdump -elf` shows them.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Launches of a program under the debugger."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 

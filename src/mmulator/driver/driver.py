@@ -27,12 +27,12 @@ if TYPE_CHECKING:  # the machine is imported when a program has memory, or a ker
     from mmulator.launch.shape import Extent, LaunchShape
 
 Listener: TypeAlias = "Callable[[Report], object]"
-Reader: TypeAlias = "Callable[[str, tuple[Finding, ...], MmulatorError | None], object]"
+Reader: TypeAlias = "Callable[[str, tuple[Finding, ...], MmulatorError | None, int], object]"
 
 
 class Driver:
-    """A device with its memory. listeners: are called with the report of each launch. readers: with the kernel's name and the
-    findings of each sanitized launch, and the error that it ended in."""
+    """A device with its memory. listeners: are called with the report of each launch. readers: as in `tell`, with the kernel's
+    name."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings.from_environment()
@@ -58,6 +58,7 @@ class Driver:
             from mmulator.driver import told
 
             atexit.register(told.pass_on)
+        self.recorder: Callable[[Callable[[], Report]], object] | None = None  # of a graph that is captured
         self.readers: list[Reader] = []
         if self.settings.sanitize:
             from mmulator.driver import told
@@ -133,6 +134,8 @@ class Driver:
         stream: Stream | None = None, arrays: Arrays = list,
     ) -> Report:  # fmt: skip
         """`launch` of a shape that was checked."""
+        if self.recorder is not None:
+            self.recorder(partial(self.run, function, shape, bytes(params), regions, stream, arrays))
         under_way = self.memory.begin()
         settings = self.settings
 
@@ -168,7 +171,7 @@ class Driver:
                 if (file := gathering()) is not None:
                     file.stopped()
             if settings.sanitize and not isinstance(error, UnsupportedError):
-                self._tell(function, error.findings, error)
+                self.tell(function, error.findings, error)
             raise
         finally:
             self.memory.end(under_way)
@@ -184,14 +187,17 @@ class Driver:
             listener(done)
         if settings.sanitize:
             wrong = undefined(done.findings) if settings.sanitize == RAISE else None
-            self._tell(function, done.findings, wrong)
+            self.tell(function, done.findings, wrong)
             if wrong is not None:
                 raise wrong
         return done
 
-    def _tell(self, function: Function, findings: tuple[Finding, ...], error: MmulatorError | None) -> None:
+    def tell(
+        self, function: Function, findings: tuple[Finding, ...], error: MmulatorError | None = None, launches: int = 1
+    ) -> None:
+        """Tell what was found in a launch. launches: that were looked at; 0 for more of a launch of which was told."""
         for reader in self.readers:
-            reader(function.name, findings, error)
+            reader(function.name, findings, error, launches)
 
 
 _current: list[Driver] = []

@@ -3,8 +3,6 @@
 `mmulator exec` names the file in MMULATOR_FINDINGS, and reads it when the program is over.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -36,8 +34,10 @@ class Gathering:
     def __init__(self, path: str) -> None:
         self.path, self.seen, self.process = path, set[str](), os.getpid()
 
-    def __call__(self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None) -> None:
-        self.add(rows_of(findings, demangle(kernel)), 1)
+    def __call__(
+        self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None, launches: int = 1
+    ) -> None:
+        self.add(rows_of(findings, demangle(kernel)), launches)
 
     def add(self, rows: Iterable[Row], launches: int) -> None:
         """launches: that were looked at besides."""

@@ -4,8 +4,6 @@ Of each launch the memory that it touched is kept, in pages, with what it left t
 copies; the program's own is not touched.
 """
 
-from __future__ import annotations
-
 import os
 import textwrap
 from collections import deque
@@ -23,16 +21,18 @@ from mmulator.driver.seen import Seen
 from mmulator.errors import MmulatorError
 from mmulator.findings import WIDTH
 from mmulator.host.why import About, Other, WhyAnswer, other_of
+from mmulator.isa.types import TYPES
 from mmulator.launch.arguments import Arguments
 from mmulator.launch.launch import How
 from mmulator.launch.regions import Region, Regions
 from mmulator.record.asked import Asked, ptx_type
 from mmulator.record.beside.reference import Reference
+from mmulator.record.birth import numbers
 from mmulator.record.names import DeviceNames
 from mmulator.record.origins import summary
 
 PAGE = 4096
-WHOLE = 1 << 20  # bytes of memory that is kept with what the launch did not touch, and a reference may have used
+WHOLE = 1 << 26  # bytes of a launch's memory that are kept with what it did not touch, and a reference may have used
 MOST = 1 << 30  # bytes of all launches together
 FEW = 3  # rejected elements that are explained
 endings: list[Callable[[], None]] = []  # are called before rejected elements are told, as the process ends
@@ -149,6 +149,7 @@ def _fill(data: Bytes, p: KeptPiece) -> None:
 
 
 def _kept(seen: Seen) -> Iterator[KeptPiece]:
+    whole = sum(len(p.live) for p in seen.pieces if p.touched) <= WHOLE
     for p in seen.pieces:
         if not p.touched:
             continue
@@ -160,7 +161,7 @@ def _kept(seen: Seen) -> Iterator[KeptPiece]:
                 any_[: len(bits)] |= bits
         if p.written is not None:
             written[: len(p.written)] = p.written
-        pages = np.flatnonzero(any_.reshape(count, PAGE).any(axis=1)) if len(p.live) > WHOLE else np.arange(count)
+        pages = np.flatnonzero(any_.reshape(count, PAGE).any(axis=1)) if not whole else np.arange(count)
         before, after = (_pages(data, pages) for data in (p.before, p.live))
         marks = np.packbits(written.reshape(count, PAGE)[pages], axis=1, bitorder="little")
         yield KeptPiece(p.name, p.start, len(p.live), p.is_variable, pages, before, after, marks)
@@ -250,15 +251,15 @@ class Keeping:
         address: of the element in the memory of the array that was compared.
         values, index: that array, and the element's index.
         """
-        return self._stored(address, values, index) or self._copied(values, index)
+        return self._stored(address, values, index) or self._copied(values, index) or self._passed(address, values, index)
 
-    def explain(self, by: str, index: tuple[int, ...], found: Found | None, want: Any) -> None:
+    def explain(self, by: str, index: tuple[int, ...], found: Found | None, want: Any, got: Any = None) -> None:
         """Explain an element that a comparison rejects.
 
         by: the comparison.
         index: of the element.
         found: what `find` gave.
-        want: the value that was expected.
+        want, got: the value that was expected, and the one that came; None: it is no number.
         """
         if len(self.rejected) >= FEW:
             return
@@ -268,8 +269,10 @@ class Keeping:
                 said = "no launch was kept before"
             elif self.launches[0].number > 1:
                 said += f" (kept are launches {self.launches[0].number} to {self.count})"
-            self.rejected.append(Rejected(by, index, said + "; ask by name: --why NAME[INDEX]"))
-            return
+            found, want = self._not_finite() if got is not None and got != got else None, None
+            if found is None:
+                self.rejected.append(Rejected(by, index, said + "; ask by name: --why NAME[INDEX]"))
+                return
         launch, asked, notes = found
         try:
             answer = launch.why(asked, self.depth, self._other(launch, by, want))
@@ -281,11 +284,27 @@ class Keeping:
         answer = replace(answer, sources=more, notes=(*answer.notes, *notes))
         self.rejected.append(Rejected(by, index, "", f"launch {launch.number}, {launch.kernel}", launch.kernel, answer))
 
-    def _other(self, launch: KeptLaunch, by: str, want: Any) -> Other | Reference:
+    def _not_finite(self) -> Found | None:
+        """The newest launch that stored a NaN in an array whose type is known, and the first such element."""
+        for launch in reversed(self.launches):
+            for array in launch.seen.arrays:
+                kind = ptx_type(array.dtype) if array.dtype is not None else ""
+                if kind not in TYPES or TYPES[kind].kind != "float":
+                    continue
+                for start, data in (run for p in launch.pieces for run in p.runs()):
+                    low, high = max(start, array.start), min(start + len(data), array.start + array.size)
+                    raw = np.frombuffer(data[low - start : max(low, high) - start], f"u{array.itemsize}")
+                    if (wrong := np.flatnonzero(np.isnan(numbers(raw.tolist(), kind)))).size:
+                        at = low + int(wrong[0]) * array.itemsize
+                        note = "the host computed what was compared: this is a NaN that was stored before"
+                        return launch, Asked(launch.names(at), at, kind), (note,)
+        return None
+
+    def _other(self, launch: KeptLaunch, by: str, want: Any) -> Other | Reference | None:
         if self.against and self.against != "reference":
             against = int(self.against) if self.against.isdigit() else self.against
             return other_of(against, launch.seen.launch, launch.how.seed)
-        return Reference(by, {"": np.asarray(want)})
+        return None if want is None else Reference(by, {"": np.asarray(want)})
 
     def _stored(self, address: int, values: Array, index: tuple[int, ...]) -> Found | None:
         """The newest launch that stored at an address."""
@@ -295,6 +314,18 @@ class Keeping:
                 changed = piece.left(address, values.itemsize) != values[index].tobytes()
                 notes = ("it was changed since, by the host or a copy",) if changed else ()
                 return launch, Asked(launch.names(address), address, ptx_type(values.dtype)), notes
+        return None
+
+    def _passed(self, address: int, values: Array, index: tuple[int, ...]) -> Found | None:
+        """The newest launch that stored other elements of the array at an address, which are as it left them."""
+        size, flat = values.itemsize, values.reshape(-1)
+        begin = address - int(np.ravel_multi_index(index, values.shape)) * size
+        for launch in reversed(self.launches) if values.flags.c_contiguous else ():
+            for start, data in (run for p in launch.pieces for run in p.runs()):
+                low, high = max(begin, start), min(begin + values.nbytes, start + len(data))
+                left, now = data[low - start : max(low, high) - start], flat.tobytes()[low - begin : max(low, high) - begin]
+                if left == now and any(p.wrote(at) for p in launch.pieces for at in range(low, high, size)):
+                    return launch, Asked(launch.names(address), address, ptx_type(values.dtype)), ()
         return None
 
     def _copied(self, values: Array, index: tuple[int, ...]) -> Found | None:

@@ -1,7 +1,5 @@
 """A launch of a program that is looked at: it is captured as files (captured.py), or recorded and compared (recorded.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Device memory: memory of the host, at its own addresses. What was allocated here, and what a program has the address of."""
 
-from __future__ import annotations
-
 import time
 import weakref
 from collections import deque
@@ -33,6 +31,7 @@ namers: list[Callable[[], Sequence[Any]]] = []  # of libraries: arrays (DeviceAr
 # Memory of libraries that was filled when it was allocated, by address: its size, and the 8 bytes that it was filled with.
 unfilled: dict[int, tuple[int, int]] = {}
 numbers: dict[int, int] = {}  # of allocations, by address: from 1 on, in the order in which they were made
+makers: dict[int, Callable[[], str]] = {}  # that say where the program made an allocation, by its address
 _number = count(1)
 
 
@@ -63,7 +62,7 @@ class Memory:
         self._last: tuple[list[tuple[int, int, bool, int]], Regions, Regions] = [], NONE, NONE
 
     def allocate(
-        self, size: int, label: str = "an allocation", watched: bool = False, hidden: bool = False
+        self, size: int, label: str = "an allocation", watched: bool = False, hidden: bool = False, place: Callable[[], str] = str
     ) -> Allocation:
         """Fresh memory, with bytes behind it that no kernel may touch. Nothing in it may be counted on.
 
@@ -71,6 +70,7 @@ class Memory:
         label: how messages name it.
         watched: it is followed which of its bytes have been written; who writes there on the host says so (`wrote`, `copied`).
         hidden: the program's address is none of the host's, as on a GPU; `host_place` says where the bytes are.
+        place: says from where the program has called.
         """
         room = np.empty(size + ALIGN + GAP, np.uint8)
         if size < LARGE:
@@ -79,7 +79,7 @@ class Memory:
         host = address + -address % ALIGN
         address = self._reserve(size) if hidden else host
         self._hides = self._hides or hidden
-        numbers[address] = next(_number)
+        numbers[address], makers[address] = next(_number), place
         found = self._allocated[address] = Allocation(address, size, label, True, room_behind(size), room, host)
         if watched:
             found.written, self.watched = Written(blank(size, np.dtype(np.uint8))), True

@@ -4,8 +4,6 @@ Another person's run of the program is compared with it launch by launch. Addres
 to memory counts as the number of the memory and the offset in it.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -6,8 +6,6 @@ seed's doing. (A block that takes long is set aside for others, but by counted w
 launch/workers.py.)
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Captures (captured.py) and records (recorded.py) are made of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -59,11 +59,13 @@ class Told:
             self.cut += bool(report.refused)
             self.held |= {(report.kernel, *group_key(f)): f for f in report.held}
 
-    def __call__(self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None) -> None:
+    def __call__(
+        self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None, launches: int = 1
+    ) -> None:
         with self.lock:
             if self.process != os.getpid():  # a forked child's are its own
                 self.launches, self.cut, self.found, self.held, self.process = 0, 0, {}, {}, os.getpid()
-            self.launches += 1
+            self.launches += launches
             new = [f for f in findings if (kernel, *group_key(f)) not in self.found]
             new = new if self.known is None else self.known.new(new)
             self.found |= {(kernel, *group_key(f)): f for f in reversed(new)}

@@ -1,7 +1,5 @@
 """The trace of a program that launches through a door: launches one after the other, each block a process of the trace."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mmulator.demangle import demangle
-from mmulator.driver.memory import numbers
+from mmulator.driver.memory import makers, numbers
 from mmulator.errors import LaunchError, MmulatorError
 from mmulator.findings import WIDTH
 from mmulator.host.report import Report
@@ -200,7 +200,8 @@ def device_arrays(launch: Launch, known: Sequence[DeviceArray]) -> list[DeviceAr
             starts.add(r.start)
             name = f"alloc_{numbers[r.start]}" if r.start in numbers else r.label
             same = sum(a.name.partition(" (")[0] == name for a in out)
-            out.append(DeviceArray(f"{name} ({same + 1})" if same else name, r.start, r.size))
+            maker = makers.get(r.start, str)
+            out.append(DeviceArray(f"{name} ({same + 1})" if same else name, r.start, r.size, maker=maker))
     return out
 
 

@@ -1,7 +1,5 @@
 """Blocks, the parts of a document of the explorer: plain data, which the page draws without computing anything."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

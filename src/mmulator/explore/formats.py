@@ -1,7 +1,5 @@
 """The view of number formats: the fields of a type, and what its codes are worth."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

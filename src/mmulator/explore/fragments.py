@@ -1,7 +1,5 @@
 """The view of layouts: which lane and register, or cell of tensor memory, holds which element of an operand."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from itertools import product

@@ -1,7 +1,5 @@
 """The views of shared memory: swizzles, and the tiles that matrix descriptors of wgmma and tcgen05 describe."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import product
 

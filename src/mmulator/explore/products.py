@@ -1,7 +1,5 @@
 """The view of sums: one element of a matrix product on a device, bit by bit."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import cache
 from typing import Any

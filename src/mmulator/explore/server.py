@@ -1,7 +1,5 @@
 """The explorer's server: pure functions over HTTP, for this machine alone."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from http import HTTPStatus

@@ -1,7 +1,5 @@
 """The explorer as data: an index with the choices of every view, documents, and all of it as static files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache

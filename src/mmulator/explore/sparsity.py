@@ -1,7 +1,5 @@
 """The view of sparse metadata: what a nibble says, and which lane holds it."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The view of tensor maps: the fields of a map, and where the bytes of a box land in shared memory."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from itertools import product

@@ -1,7 +1,5 @@
 """A view of the explorer: its parameters, the choices that there are of them, and the document of each choice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any

@@ -3,8 +3,6 @@
 NVIDIA's own bindings (extra `gpu`) are loaded when a `Gpu` is made.
 """
 
-from __future__ import annotations
-
 import ctypes
 import time
 from collections.abc import Sequence

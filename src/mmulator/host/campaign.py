@@ -5,8 +5,6 @@ function that launches; the first one's and the findings of all leave. Drivers (
 jobs (jobs/sanitized.py) look for more findings, and for a seed that shows the damage.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence

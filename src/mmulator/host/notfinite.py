@@ -2,8 +2,6 @@
 to its birth, in the launch run again. Until one is there, a launch costs a copy of its memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from mmulator.diagnostics.watch import Watches
 from mmulator.errors import ExecutionFault, LaunchError, OperandError, UnsupportedError
 from mmulator.host.campaign import Snapshot
 from mmulator.host.report import Report
@@ -35,9 +36,6 @@ from mmulator.record.trail import Trail
 from mmulator.record.values import text_of
 from mmulator.record.why import DEPTH, Explainer
 from mmulator.schemas import document
-
-if TYPE_CHECKING:
-    from mmulator.diagnostics.watch import Watches
 
 REFERENCE = "reference"
 NO_REFERENCE = "against reference: there is no reference to compare with"
@@ -82,8 +80,8 @@ class WhyAnswer:
         from mmulator.record.telling import text
 
         reference = self.beside if self.birth is None else None
-        said = reference.said[1:2] if isinstance(reference, BesideReference) else ()
-        lead = (f"{self.name} differs: {x}" for x in said)
+        said = reference.lead if isinstance(reference, BesideReference) else ""
+        lead = [f"{self.name} differs: {said}"] * bool(said)
         told = text(self.cause, self.birth, **most) if self.cause is not None else self._nothing
         return "\n".join([*lead, told, *self._more()])
 
@@ -118,6 +116,8 @@ class WhyAnswer:
 
     def as_dict(self) -> dict[str, Any]:
         """The answer as JSON can hold it."""
+        from mmulator.numerics.element import hexed
+        from mmulator.record.losses import losses_of
         from mmulator.record.telling import as_dict
 
         other = self.beside
@@ -126,6 +126,9 @@ class WhyAnswer:
         return document("cause", {
             "element": self.name, "cause": as_dict(self.cause) if self.cause else None, "notes": list(self.notes),
             "sources": list(self.sources), "birth": self.birth.as_dict() if self.birth is not None else None,
+            "losses": [
+                {"kind": x.kind, "said": x.said, "value": hexed(x.value)} for x in (losses_of(self.cause) if self.cause else ())
+            ],
             **({"beside": {
                 "label": other.label, "cause": cause, "said": str(other), "here": here, "there": there,
                 **({"want": other.want} if isinstance(other, BesideReference) else {}),
@@ -215,12 +218,48 @@ class Again:
             self.memory.leave()
         return out
 
+    def _begun(self, address: int, size: int) -> bytes | None:
+        """Bytes as the launch found them; None where it cannot write."""
+        for p in self.memory.pieces:
+            at = address - p.owner - p.start
+            if 0 <= at <= len(p.before) - size:
+                return p.before[at : at + size].tobytes()
+        return None
+
+    def _by_others(self, explainer: Explainer) -> Iterator[str]:
+        """Sentences about the last store by any block to places that other blocks wrote."""
+        places = [(at, at + size) for at, size in [*explainer.foreign.items()][:EARLIER]]
+        watches = Watches([], self.launch.arguments, places)
+        self.memory.restore()
+        with suppress(ExecutionFault):
+            self.launch.run(replace(self.how, threads=1, progress=None, watched=False), [watches])
+        for (at, end), stores in zip(places, watches.others()):
+            if len(stores):
+                yield f"{self.names(at, end - at)} was stored last by {self._store_text(explainer.trail, stores[-1])}"
+
+    def _store_text(self, trail: Trail, entry: np.void) -> str:
+        """`st.global.f32 at k.ptx:20 (k.py:9), block (0, 0, 0), thread (5, 0, 0)` of a WatchEntry."""
+        ins = trail.kernel.sites[int(entry["site"])].original
+        block, thread = self.launch.shape.block_at(int(entry["cta"])), self.launch.shape.thread_at(int(entry["thread"]))
+        return f"{ins.mnemonic} at {span_text(ins.span)}, block {block}, thread {thread}"
+
+    def _nowhere(self, a: Asked) -> str:
+        """A sentence that nothing would store an element: how many blocks there are, and how far the launch wrote before it."""
+        shape, array = self.launch.shape, self.names.at(a.start)
+        low = array.start if array is not None else a.start
+        changed = [
+            at for p in self.memory.pieces if low <= p.owner + p.start + len(p.before) and p.owner + p.start < a.start
+            for at in (p.owner + p.start + np.flatnonzero(p.before != p.wanted)).tolist() if low <= at < a.start
+        ]  # fmt: skip
+        last = f"; the last element before it that changed is {self.names(changed[-1] // a.size * a.size)}" if changed else ""
+        return f"{NOTHING}; the grid is {shape.grid} blocks of {shape.block} threads{last}"
+
     def _left_out(self, a: Asked, seconds: float) -> tuple[str, ...]:
         """Why no store wrote an element: one that would have was predicated off, or a branch leads past it."""
         found = self._recorded(Trail(only=stores_words), replace(self.how, threads=1, progress=None))
         missed = left_out(found, a.start)
         if missed is None:
-            return (self._led_past(a, seconds) or NOTHING,)
+            return (self._led_past(a, seconds) or self._nowhere(a),)
         trail, _ = self._trail(self.launch.shape.cluster_of(missed[0].block), a, self.read(a.start, a.size), seconds)
         again = left_out(trail, a.start)
         return () if again is None else (Explainer(trail, self.names, self.launch.device).left_out(*again),)
@@ -243,7 +282,7 @@ class Again:
     def _recorded(self, trail: Trail, how: How, launch: Launch | None = None) -> Trail:
         """A trail of another run from the memory that the launch found; of a run that ends in a fault as far as it came."""
         self.memory.restore()
-        trail.read, trail.goes_on = self.read, how.keep_going
+        trail.read, trail.begun, trail.goes_on = self.read, self._begun, how.keep_going
         with suppress(ExecutionFault):  # LimitReached among them
             (launch or self.launch).run(replace(how, watched=False), [trail.observer])
         trail.index()
@@ -257,8 +296,9 @@ class Again:
         explainer = Explainer(trail, self.names, self.launch.device, depth)
         cause = explainer.written(found, a.name, bits, a.type, a.size, ())
         sources = Sources(explainer).gather(found, a.type, a.size)
+        by = tuple(self._by_others(explainer)) if explainer.foreign else ()
         birth = Births(explainer).of(found, a.name, bits, a.type, a.size)
-        return WhyAnswer(a.name, cause, notes, None, tuple(sources.sentences()), sources.leaves, birth, depth == DEPTH)
+        return WhyAnswer(a.name, cause, notes, None, (*by, *sources.sentences()), sources.leaves, birth, depth == DEPTH)
 
     def _stores_before(self, trail: Trail, a: Asked, stores: np.ndarray) -> Iterator[str]:
         """Sentences about stores to an element before the last one: the first of them and the newest."""
@@ -269,10 +309,7 @@ class Again:
         some = [*told[:1], *told[1:][-EARLIER:]]
         yield f"stored {len(stores) + 1:,} times in this launch; before" + (", among others:" if len(some) < len(stores) else ":")
         for entry in some:
-            ins = trail.kernel.sites[int(entry["site"])].original
-            block, thread = self.launch.shape.block_at(int(entry["cta"])), self.launch.shape.thread_at(int(entry["thread"]))
-            value = text_of(int(entry["value"]), a.type)
-            yield f"  {value} by {ins.mnemonic} at {span_text(ins.span)}, block {block}, thread {thread}"
+            yield f"  {text_of(int(entry['value']), a.type)} by {self._store_text(trail, entry)}"
 
     def _with(self, other: Other, answer: WhyAnswer, cluster: int, a: Asked, cause: Cause, depth: int) -> WhyAnswer:
         """An answer with what another run says of the element; a note where that run is impossible."""
@@ -299,7 +336,7 @@ class Again:
         alone = replace(whole, part=(cluster, cluster + 1), timeout=limit)
         for how in (alone, whole):
             trail = self._recorded(Trail(cluster), how)
-            if self.read(a.start, a.size) == value:
+            if self.read(a.start, a.size) == value and last_write(trail, None, a.start) is not None:
                 break
         again = self.read(a.start, a.size)
         if again == value:

@@ -4,8 +4,6 @@ Views, the functions that draw, stand above the answers in `views/`. Here is onl
 an answer is shown.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The known devices: which chips share their arithmetic, which instructions they have, and how their bits are known."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Maps in words: integer expressions for arrays that are additive over the bits of their axes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Groups of forms: one line for all that differ only in choices, as `m64n{8..256}k16`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

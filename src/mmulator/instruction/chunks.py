@@ -5,8 +5,6 @@ additions decides the bits: a chunk's result is the C of the next chunk, just as
 within a product. This module is imported only when an operand is a Dask array, so Dask is installed.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Mapping

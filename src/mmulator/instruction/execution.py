@@ -3,8 +3,6 @@
 Each family has a file. `execute` checks that the given operands are those of the instruction, and calls the family's function.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from importlib import import_module

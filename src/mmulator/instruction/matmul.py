@@ -1,7 +1,5 @@
 """Products of whole matrices through one instruction, as a kernel computes them: chained over k, with zeros at the edges."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any

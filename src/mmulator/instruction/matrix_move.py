@@ -1,7 +1,5 @@
 """ldmatrix, stmatrix and movmatrix on registers and images of memory."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """mma and wmma.mma on registers."""
 
-from __future__ import annotations
-
 from mmulator.instruction.operands import Array, Operands, batch, check_metadata, column, integer, registers
 from mmulator.isa.form import Form
 from mmulator.layouts import scales

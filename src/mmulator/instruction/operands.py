@@ -1,7 +1,5 @@
 """The operands that a user passes to an instruction: words, registers, integers and images of memory, and their checks."""
 
-from __future__ import annotations
-
 import operator
 from functools import lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """tcgen05.mma as one instruction: its name, with the shape and the types that a kernel gives in an instruction descriptor."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """wgmma.mma_async on registers and images of shared memory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

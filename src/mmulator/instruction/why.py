@@ -1,7 +1,5 @@
 """Why one element of a matrix product is what it is, and where devices differ: the sums of several devices side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

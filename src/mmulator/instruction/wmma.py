@@ -1,7 +1,5 @@
 """wmma.load and wmma.store on registers and images of memory."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mmulator.errors import OperandError

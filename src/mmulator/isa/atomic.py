@@ -1,7 +1,5 @@
 """Parallel Synchronization and Communication Instructions (PTX ISA 9.1) on memory: atom, red."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from mmulator.isa.effects import ACTS, Flow, MemoryEffect, Stored

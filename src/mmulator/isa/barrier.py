@@ -1,7 +1,5 @@
 """Parallel Synchronization and Communication Instructions (PTX ISA 9.1): bar, barrier."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.isa.effects import ACTS, Ends, Flow, Together

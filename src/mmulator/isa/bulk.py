@@ -3,8 +3,6 @@
 Copies of tensors have a file of their own, tensor.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Names of chips: products and architectures, with the device whose arithmetic they have."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -11,8 +9,8 @@ from mmulator.isa.targets import DEVICES, RENAMED
 # Products with these chips, for people, the best known first.
 CHIPS: dict[str, str] = {
     "sm_70": "V100", "sm_72": "Xavier", "sm_75": "T4", "sm_80": "A100", "sm_86": "A2, A10", "sm_87": "Orin",
-    "sm_89": "L40S, RTX 40", "sm_90": "H100, H200", "sm_100": "B200", "sm_103": "B300", "sm_110": "Thor",
-    "sm_120": "RTX 50", "sm_121": "GB10",
+    "sm_89": "L40S, RTX 40", "sm_90": "H100, H200", "sm_100": "B200", "sm_103": "B300", "sm_107": "Rubin",
+    "sm_110": "Thor", "sm_120": "RTX 50", "sm_121": "GB10",
 }  # fmt: skip
 
 _ARCHITECTURES = {"volta": "sm_70", "turing": "sm_75", "ampere": "sm_80", "ada": "sm_89", "hopper": "sm_90"}
@@ -24,6 +22,7 @@ PRODUCTS: dict[str, tuple[str, ...]] = {
               "RTX 3060", "RTX 3050"),
     "sm_87": ("Orin",), "sm_89": ("L40S", "L40", "L4", "L20", "RTX 6000 Ada", "RTX 4090", "RTX 4080", "RTX 4070", "RTX 4060"),
     "sm_90": ("H100", "H200", "H20", "H800", "GH200"), "sm_100": ("B200", "B100", "GB200"), "sm_103": ("B300", "GB300"),
+    "sm_107": ("Rubin", "R100", "VR200"),
     "sm_110": ("Thor", "T5000"),
     "sm_120": ("RTX 5090", "RTX 5080", "RTX 5070", "RTX 5060", "RTX 5050", "RTX PRO 6000"), "sm_121": ("GB10", "DGX Spark"),
 }  # fmt: skip

@@ -1,7 +1,5 @@
 """Instructions of thread block clusters (PTX ISA 9.1): mapa, getctarank, barrier.cluster, clusterlaunchcontrol."""
 
-from __future__ import annotations
-
 from mmulator.isa.effects import ACTS, Effects, Ends, Flow, MemoryEffect, Orders, Pointer, Ptxas, Queue, Step, Together
 from mmulator.isa.pieces import COMPLETE_TX, MBARRIER, MOVES, SYNC, addr, dst, maybe, need, one, reg, row, src, type_
 from mmulator.isa.row import OperandSpec, Row

@@ -1,7 +1,5 @@
 """Comparison and Selection Instructions, Half Precision Comparison Instructions (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from mmulator.isa.effects import LANEWISE, Algebra, Effects, Flow, Pointer

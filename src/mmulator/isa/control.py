@@ -1,7 +1,5 @@
 """Control Flow Instructions (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 from mmulator.isa.effects import ACTS, Effects, Ends, Flow, Ptxas
 from mmulator.isa.pieces import maybe, row, src
 from mmulator.isa.row import OperandSpec, Row, Slot

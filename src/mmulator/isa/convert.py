@@ -1,7 +1,5 @@
 """Data Movement and Conversion Instructions (PTX ISA 9.1) that convert: cvt, cvt.pack."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

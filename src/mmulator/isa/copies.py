@@ -1,7 +1,5 @@
 """Data Movement and Conversion Instructions (PTX ISA 9.1): non-bulk asynchronous copies, cp.async."""
 
-from __future__ import annotations
-
 from mmulator.isa.effects import ACTS, MemoryEffect, Queue, Step
 from mmulator.isa.pieces import CACHE_HINT, MOVES, POLICY, addr, imm, maybe, need, one, row
 from mmulator.isa.row import OperandSpec, Row

@@ -1,7 +1,5 @@
 """Parallel Synchronization and Communication Instructions (PTX ISA 9.1): membar, fence."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

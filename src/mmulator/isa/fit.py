@@ -1,7 +1,5 @@
 """The rows that accept a set of modifiers, and the description of a mnemonic that no row accepts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Floating-Point Instructions, Mixed Precision Floating-Point Instructions (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 from mmulator.isa.effects import LANEWISE, Algebra, Effects, Ptxas
 from mmulator.isa.pieces import (
     APPROX,

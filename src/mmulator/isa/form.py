@@ -1,7 +1,5 @@
 """An instruction of a program: a row of the tables with its slots filled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product

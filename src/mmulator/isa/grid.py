@@ -1,7 +1,5 @@
 """Parallel Synchronization and Communication Instructions (PTX ISA 9.1) between grids: griddepcontrol."""
 
-from __future__ import annotations
-
 from mmulator.isa.effects import ACTS, Ptxas
 from mmulator.isa.pieces import SYNC, one, row
 from mmulator.isa.row import Row

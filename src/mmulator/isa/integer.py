@@ -1,7 +1,5 @@
 """Integer Arithmetic Instructions, Extended-Precision Integer Arithmetic Instructions (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.isa.effects import LANEWISE, PARTS, Algebra, Effects, Pointer, Ptxas

@@ -1,7 +1,5 @@
 """Logic and Shift Instructions (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.isa.effects import PARTS, Algebra, Effects, Ptxas

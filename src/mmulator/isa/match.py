@@ -4,8 +4,6 @@ As in ptxas, the opcode comes first (`mma`, `wgmma.mma_async`, `cp.async.wait_gr
 order matters only among modifiers of one category (types, layouts) and for the slots that a row marks as leading.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from mmulator.isa.fit import NoForm, Words, fitting

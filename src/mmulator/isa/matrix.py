@@ -1,7 +1,5 @@
 """The rows of matrix instructions, by opcode. Code that handles only matrix instructions imports these instead of all rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from mmulator.isa import matrix_move, mma, wgmma, wmma

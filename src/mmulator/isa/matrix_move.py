@@ -3,8 +3,6 @@
 Warp-level matrix load, store and transpose instructions (PTX ISA 9.1, 9.4).
 """
 
-from __future__ import annotations
-
 from mmulator.isa.effects import ACTS, Addressed, Flow, MemoryEffect, Stored, Together
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec, Requirement, Row, Section, Signature

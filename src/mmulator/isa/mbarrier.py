@@ -1,7 +1,5 @@
 """Parallel Synchronization and Communication Instructions: mbarrier (PTX ISA 9.1, 9.4), and cp.async.mbarrier.arrive."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Data Movement and Conversion Instructions (PTX ISA 9.1, 9.4) on memory and caches: ld, st, ldu, prefetch and others."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from mmulator.isa.effects import ACTS, Effects, Flow, MemoryEffect, Ptxas, Stored

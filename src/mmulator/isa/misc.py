@@ -1,7 +1,5 @@
 """Miscellaneous Instructions (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 from mmulator.isa.effects import ACTS, Ends, Ptxas, Together
 from mmulator.isa.pieces import imm, later, one, row, src, type_
 from mmulator.isa.row import Row

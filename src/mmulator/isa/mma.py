@@ -4,8 +4,6 @@ Multiply-and-Accumulate Instruction: mma, and mma.sp / mma.sp::ordered_metadata 
 Syntax blocks of these sections; where document and ptxas differ, they follow ptxas.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from mmulator.errors import InternalError

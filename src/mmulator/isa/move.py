@@ -1,7 +1,5 @@
 """Data Movement and Conversion Instructions (PTX ISA 9.1) between registers, and of addresses: mov, prmt, cvta and others."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.isa.effects import Algebra, Effects, Flow, Pointer

@@ -1,7 +1,5 @@
 """Data Movement and Conversion Instructions: multimem (PTX ISA 9.1): memory of several GPUs under one address."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from mmulator.isa.effects import ACTS, Flow, MemoryEffect

@@ -1,7 +1,5 @@
 """The parts of rows: common slots, operands and signatures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The parts of matrix rows: slots, operands in registers, and numbers that follow from a form's shape."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Special Registers (PTX ISA 9.1): predefined, read-only."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Stack Manipulation Instructions (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 from mmulator.isa.effects import ACTS, Effects
 from mmulator.isa.pieces import dst, imm, reg, row, src, type_
 from mmulator.isa.row import Row

@@ -1,7 +1,5 @@
 """Surface Instructions (PTX ISA 9.1). Not modelled."""
 
-from __future__ import annotations
-
 from mmulator.isa.pieces import later
 from mmulator.isa.row import Row
 

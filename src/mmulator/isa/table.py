@@ -1,7 +1,5 @@
 """All rows, by opcode."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from mmulator.isa import (

@@ -85,7 +85,8 @@ TARGETS: dict[Target, tuple[int, int]] = {
 
 # Chips whose arithmetic the numerics profiles describe; `device=` takes these names, and those of chips.py.
 DEVICES: tuple[str, ...] = (
-    "sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121",
+    "sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_107", "sm_110", "sm_120",
+    "sm_121",
 )  # fmt: skip
 
 

@@ -1,7 +1,5 @@
 """TensorCore 5th Generation Family Instructions (PTX ISA 9.1, 9.4): tensor memory, and the products in it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Data Movement and Conversion Instructions (PTX ISA 9.1): tensor copies."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.isa.effects import MemoryEffect

@@ -2,8 +2,6 @@
 and tensormap.cp_fenceproxy (Parallel Synchronization and Communication Instructions).
 """
 
-from __future__ import annotations
-
 from mmulator.isa.effects import ACTS, MemoryEffect, Together
 from mmulator.isa.pieces import MOVES, SYNC, addr, imm, maybe, one, row, src, type_
 from mmulator.isa.row import OperandSpec, Requirement, Row

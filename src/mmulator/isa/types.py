@@ -3,8 +3,6 @@
 Fundamental Types, Alternate Floating-Point Data Formats, Packed Floating Point Data Types (PTX ISA 9.1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Scalar Video Instructions, SIMD Video Instructions (PTX ISA 9.1): on bytes and halves that operands select."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Instructions between the lanes of a warp: shfl, vote, match, redux, elect, activemask (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.isa.effects import Effects, Flow, Ptxas, Together

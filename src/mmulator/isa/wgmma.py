@@ -3,8 +3,6 @@
 Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions (PTX ISA 9.1).
 """
 
-from __future__ import annotations
-
 from mmulator.isa.effects import ACTS, Ends, Flow, MemoryEffect, Queue, Step, Together
 from mmulator.isa.form import Form
 from mmulator.isa.mma import FP8, fragment

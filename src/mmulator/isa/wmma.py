@@ -3,8 +3,6 @@
 Matrix multiply-accumulate operation using wmma instructions (PTX ISA 9.1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from mmulator.isa.effects import ACTS, Addressed, Flow, MemoryEffect, Stored, Together

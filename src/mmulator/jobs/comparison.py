@@ -1,7 +1,5 @@
 """An array against its reference: bits, distances in ULPs, tolerances, and where the wrong elements lie."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

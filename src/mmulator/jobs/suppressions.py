@@ -1,7 +1,5 @@
 """Findings that a launch file expects: `[[suppress]]`, each with the rule, and perhaps the line and the reason."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A process of its own for what is judged: started without the reference, watched, and ended at a limit of time or memory."""
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys

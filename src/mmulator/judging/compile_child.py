@@ -3,8 +3,6 @@
 Python and nvcc do here what the source says. Only PTX leaves, with the order of its parameters; it is run by another process.
 """
 
-from __future__ import annotations
-
 import json
 import runpy
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ A source is compiled in one process, its PTX runs in another, which has the argu
 here. A whole program does what it likes, so its verdict rests on its own word, and says so.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

@@ -4,8 +4,6 @@ Neither the reference nor its path is there. Outputs are filled with other bytes
 kernel does not store is seen.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

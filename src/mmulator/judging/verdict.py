@@ -1,7 +1,5 @@
 """The verdict on a kernel or a program, as data, as text and as JSON."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any

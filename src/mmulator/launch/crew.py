@@ -1,7 +1,5 @@
 """Threads of the host that wait for work between launches: to start one takes longer than many a launch."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue

@@ -1,7 +1,5 @@
 """Events that instruments of a kernel wrote down, brought to Python: a log for each worker, taken away whenever it is full."""
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

@@ -3,8 +3,6 @@
 Most of it is the same for all launches of a kernel in blocks of one shape; `fill_in` writes the rest (kept.py).
 """
 
-from __future__ import annotations
-
 import os
 import struct
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Things that a launch leaves for the next launch of a kernel in blocks of one shape: its tables, and memory of clusters."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Sequence
 from typing import Any

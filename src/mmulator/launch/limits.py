@@ -19,23 +19,28 @@ if TYPE_CHECKING:
     from mmulator.ptx.tree import Function
 
 KIB = 1024
-# Shared memory of one CTA in KiB, opted in.
+# Shared memory of one CTA in KiB, opted in. sm_107: as ptxas 13.5 counts it; a larger size, of a driver to come, is not there.
 SHARED_KIB: dict[str, int] = {
     "sm_70": 96, "sm_72": 96, "sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_87": 163, "sm_89": 99, "sm_90": 227,
-    "sm_100": 227, "sm_103": 227, "sm_110": 227, "sm_120": 99, "sm_121": 99,
+    "sm_100": 227, "sm_103": 227, "sm_107": 227, "sm_110": 227, "sm_120": 99, "sm_121": 99,
 }  # fmt: skip
 # Of a multiprocessor (CUDA C++ Programming Guide, Technical Specifications per Compute Capability): threads, blocks, KiB of
 # shared memory; and how many a chip has.
 MULTIPROCESSOR: dict[str, tuple[int, int, int]] = {
     "sm_70": (2048, 32, 96), "sm_72": (2048, 32, 96), "sm_75": (1024, 16, 64), "sm_80": (2048, 32, 164), "sm_86": (1536, 16, 100),
     "sm_87": (1536, 16, 164), "sm_89": (1536, 24, 100), "sm_90": (2048, 32, 228), "sm_100": (2048, 32, 228),
-    "sm_103": (2048, 32, 228), "sm_110": (1536, 24, 228), "sm_120": (1536, 24, 100), "sm_121": (1536, 24, 100),
+    "sm_103": (2048, 32, 228), "sm_107": (2048, 32, 228), "sm_110": (1536, 24, 228), "sm_120": (1536, 24, 100),
+    "sm_121": (1536, 24, 100),
 }  # fmt: skip
 MULTIPROCESSORS: dict[str, int] = {
     "sm_70": 80, "sm_72": 8, "sm_75": 40, "sm_80": 108, "sm_86": 82, "sm_87": 16, "sm_89": 128, "sm_90": 132, "sm_100": 148,
-    "sm_103": 148, "sm_110": 20, "sm_120": 170, "sm_121": 48,
+    "sm_103": 148, "sm_107": 148, "sm_110": 20, "sm_120": 170, "sm_121": 48,
 }  # fmt: skip
 CLUSTERED_BLOCKS = 8  # of a multiprocessor, if they are launched in clusters (an H200 counts 1056)
+# Multiprocessors of each group that may share a cluster of more than two blocks, as one H200 answers: the others of its 132
+# are in none. Of a chip that nobody asked, all are in one.
+GROUPS: dict[str, tuple[int, ...]] = {"sm_90": (18, 18, 16, 16, 16, 16, 16, 8)}
+REGISTERS, GRANULE = 65536, 256  # of a multiprocessor; as many at a time are given to a warp, in each of four parts
 MAX_LOCAL = 512 * KIB  # local memory of a thread
 LARGE = 1 << 22  # bytes of a cluster from which on the memory of this machine is looked at
 MAX_THREADS = 1024
@@ -187,14 +192,36 @@ def _check_cluster(cluster: tuple[int, int, int], most: int | None, function: De
         )  # fmt: skip
 
 
+def reserved(device: str) -> int:
+    """Bytes of shared memory that the system takes of each block."""
+    return KIB if int(device[3:]) >= 80 else 0
+
+
+def held_by(device: str, threads: int, shared: int, registers: int = 0, room: int | None = None) -> dict[str, int]:
+    """How many blocks a multiprocessor holds at once by each of its limits: an H200's answers are the least of these.
+
+    device: as `sm_90`.
+    threads: of a block.
+    shared: its bytes of shared memory.
+    registers: of a thread; 0 if that is not known.
+    room: bytes of shared memory of the multiprocessor, if not all of it.
+    """
+    most_threads, most_blocks, kib = MULTIPROCESSOR[device]
+    warps, taken = max(-(-threads // 32), 1), -(-(shared + reserved(device)) // 128) * 128
+    room = kib * KIB if room is None else room
+    held = {"threads": most_threads // 32 // warps, "blocks": most_blocks}
+    held["shared memory"] = room // taken if taken else most_blocks
+    if registers:
+        held["registers"] = REGISTERS // 4 // (-(-registers * 32 // GRANULE) * GRANULE) * 4 // warps
+    return held
+
+
 def check_cooperative(shape: LaunchShape, static_shared: int, device: str) -> None:
     """Raises LaunchError for a cooperative grid that the chip does not hold at once, by threads, blocks and shared memory (how
     many registers a kernel takes only ptxas knows). static_shared: bytes of shared memory that the kernel declares."""
-    most_threads, most_blocks, kib = MULTIPROCESSOR[device]
-    threads, warps, shared = shape.threads, shape.warps * 32, static_shared + shape.shared
-    if shape.explicit:
-        most_blocks = min(most_blocks, CLUSTERED_BLOCKS)
-    most = min(most_blocks, most_threads // warps, kib * KIB // (shared + KIB)) * MULTIPROCESSORS[device]
+    threads, shared = shape.threads, static_shared + shape.shared
+    held = min(held_by(device, threads, shared).values())
+    most = (min(held, CLUSTERED_BLOCKS) if shape.explicit else held) * MULTIPROCESSORS[device]
     if shape.ctas > most:
         raise LaunchError(
             f"a cooperative grid of {shape.ctas} blocks: {device} holds {most} of {threads} threads and {shared} bytes of shared "

@@ -1,7 +1,5 @@
 """The clusters of a launch as they wait to begin: workers take one after the other in native code (native/threads/cluster.py)."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Memory where a thread of the host keeps packed operands of wgmma (native/matrix/wgmma_packs.py)."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

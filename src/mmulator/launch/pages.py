@@ -4,8 +4,6 @@ To map a page costs ten times more than to clear it. So a mapping of which nobod
 touched, and used again.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import sys

@@ -1,7 +1,5 @@
 """Device printf: formats what kernels print, as the C library does, in the order in which lanes call it."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import struct

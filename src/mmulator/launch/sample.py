@@ -4,8 +4,6 @@ It is evenly spread, so that it has its part of all that blocks do in turn. The 
 out of bounds are mostly theirs.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from mmulator.classes import dataclass

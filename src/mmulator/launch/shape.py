@@ -1,7 +1,5 @@
 """The shape of a launch: CTAs of a grid, in clusters, and the threads and dynamic shared memory of each."""
 
-from __future__ import annotations
-
 from math import prod
 
 from mmulator.classes import dataclass

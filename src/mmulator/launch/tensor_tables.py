@@ -4,8 +4,6 @@
 numerics twin define them (native/matrix/tensor_state.py: TensorTable).
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterator
 from functools import cache

@@ -6,8 +6,6 @@ kernel loads and makes those of what it stores (sanitizer/checks/unwritten.py). 
 that nobody has written, and as marks, which stay with the allocation from launch to launch.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from mmulator.native.state import BY_HOST, BY_KERNEL
@@ -41,6 +39,11 @@ class Written:
             self.marks[at : at + len(marks)] = marks
             self._whole = False
 
+    def doubted(self) -> np.ndarray | None:
+        """The marks for a launch that may take values away; None: those of all bytes, and nobody asks later."""
+        self._whole = False
+        return self.marks
+
     @property
     def whole(self) -> bool:
         """Whether all bytes have values."""
@@ -56,6 +59,9 @@ class Unfilled(Written):
     def __init__(self, memory: np.ndarray, word: int) -> None:
         super().__init__(np.zeros(0, np.uint8))
         self._bytes, self._word = memory, word
+
+    def doubted(self) -> np.ndarray | None:
+        return None if self.whole else self.marks
 
     @property
     def whole(self) -> bool:

@@ -8,8 +8,6 @@ Matrix Fragments for mma / wgmma / WMMA (PTX ISA 9.1). The specification leaves 
 measured on an NVIDIA H200. Fragments of `.m16n16` and `.m16n8` matrix moves follow CUTLASS's layouts.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

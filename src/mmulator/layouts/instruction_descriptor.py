@@ -3,8 +3,6 @@
 Instruction descriptor, Tables 42 to 44; Matrix Shape, Table 39 (PTX ISA 9.1); CUTLASS, mma_sm100_desc.hpp, agrees.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import fields

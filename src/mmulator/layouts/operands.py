@@ -1,7 +1,5 @@
 """The fragment of every operand of every form: one rule for m16n8 and wgmma, and a table of the exceptions."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from mmulator.errors import OperandError

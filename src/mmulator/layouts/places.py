@@ -1,7 +1,5 @@
 """Fragments whose registers lie in memory one after another: the place of every element, and the element at every place."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

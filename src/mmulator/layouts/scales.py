@@ -3,8 +3,6 @@
 Block Scaling for mma.sync (PTX ISA 9.1). This file was not measured: no device with these instructions was available.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

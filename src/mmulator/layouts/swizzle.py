@@ -4,8 +4,6 @@ Shared Memory Matrix Layout, Matrix Descriptor Format (PTX ISA 9.1); measured on
 bytes is tcgen05's alone: CUTLASS, mma_traits_sm100.hpp.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ Tensor Memory; Matrix and Data Movement Shape; Data Path Layout Organization (PT
 formulas agree with those of CuTe (copy_traits_sm100.hpp, mma_traits_sm100_frag.hpp) and of Triton. No B200 was asked.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

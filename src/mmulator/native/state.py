@@ -5,8 +5,6 @@ each 32 threads, and `block` is a basic block of code. A warp's registers are in
 each register that lives across blocks. A warp has a `Queue` for each kind of asynchronous operation.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from mmulator.classes import dataclass

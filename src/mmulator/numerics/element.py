@@ -3,8 +3,6 @@
 `dot.py` makes the steps, and the result is that of the last one. `telling.py` tells the record as text and HTML.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -7,8 +7,6 @@ type's field width, so a normal significand lies in [2**mantissa, 2**(mantissa +
 Fundamental Types; Alternate Floating-Point Data Formats; Packed Floating Point Data Types (PTX ISA 9.1).
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import numpy as np

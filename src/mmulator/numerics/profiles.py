@@ -13,8 +13,6 @@ as specified  the specification defines the result (integers, bits, IEEE f64)
 inferred      not observed on that device: carried over from a related device, as `note` explains
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import fields, replace
 from functools import cache, lru_cache
@@ -208,12 +206,12 @@ _ROWS: tuple[ProfileRow, ...] = (
     ProfileRow(_CONSUMER, ("mma",), _NARROW, 32, 25, -133, None, "inferred", kinds=("mxf8f6f4",), note="6-bit types as FP8"),
     ProfileRow(_CONSUMER, ("mma",), ("e2m1",), 64, 35, -139, None, "published", method="groups", kinds=_MXF4),
 )
-# Nobody has published sums of a Thor.
-_THOR = (
-    replace(row, devices=("sm_110",), confidence="inferred", note=f"as on sm_100{'; ' * bool(row.note)}{row.note}")
+# Nobody has published sums of a Thor; a Rubin is at nobody's hand.
+_AS_SM_100 = (
+    replace(row, devices=("sm_107", "sm_110"), confidence="inferred", note=f"as on sm_100{'; ' * bool(row.note)}{row.note}")
     for row in _ROWS if "sm_100" in row.devices
 )  # fmt: skip
-ROWS: tuple[ProfileRow, ...] = (*_ROWS, *_THOR)
+ROWS: tuple[ProfileRow, ...] = (*_ROWS, *_AS_SM_100)
 GROUP = 16  # products that "groups" sums before scaling
 
 # First device whose tensor cores (or their lowering) take a type, and the last, if any.

@@ -1,7 +1,5 @@
 """An element's sum as text of 80 columns and as HTML: chunk by chunk, the products, what was cut from them, the roundings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from decimal import Decimal

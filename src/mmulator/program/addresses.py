@@ -1,7 +1,5 @@
 """The machine's address space, and the header of a frame in a warp's register file, as constants."""
 
-from __future__ import annotations
-
 # Addresses: bits 32 and up are a slot, the rest an offset. A buffer larger than 4 GiB takes several slots.
 SLOT_SHIFT = 32
 SLOT_SHARED, SLOT_LOCAL, SLOT_CONST, SLOT_PARAM = 1, 2, 3, 4

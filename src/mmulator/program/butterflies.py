@@ -5,8 +5,6 @@ and after five steps all 32 lanes. If the added value is a product, compilers fu
 each lane rounds its partner's product but not its own, so the sums of partners may differ in the last bit.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence

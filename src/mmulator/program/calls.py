@@ -6,8 +6,6 @@ has its own element. So every function has its own place, callers before callees
 level of the recursion.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TypeAlias, cast

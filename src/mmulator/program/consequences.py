@@ -2,8 +2,6 @@
 it may reach.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The class and the multiply-accumulates with which an instruction counts in a report."""
 
-from __future__ import annotations
-
 from mmulator.ptx.tree import Instruction
 
 _FLOATS = frozenset(("f16", "bf16", "f16x2", "bf16x2", "f32", "f32x2", "f64"))

@@ -3,8 +3,6 @@
 Debugging Directives: .section (PTX ISA 9.1); DWARF 2, with nvcc's registers: the letters of a name as one number.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Registers that live across blocks, and their places in a warp's register file."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Set as AbstractSet
 from dataclasses import field

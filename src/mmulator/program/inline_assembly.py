@@ -5,8 +5,6 @@ A compiler does not know about registers in flight in inline assembly. It may mo
 wgmma.wait_group there, and ptxas treats them as intended (as_ptxas/inflight.py).
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from functools import lru_cache

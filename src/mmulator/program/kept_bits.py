@@ -4,8 +4,6 @@ C++ has no element smaller than a byte: programs write a nibble as `*p = *p & ~m
 fresh memory what they read was never written; but nothing depends on it, except bits that stay as they were.
 """
 
-from __future__ import annotations
-
 from mmulator.isa.effects import Algebra, Flow, MemoryEffect, Pointer
 from mmulator.isa.types import type_bits
 from mmulator.program.blocks import FunctionBlocks

@@ -1,7 +1,5 @@
 """Loads of neighbouring words by each lane, such as the members of a struct, which can be done together at the first of them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 

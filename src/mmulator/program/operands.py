@@ -1,7 +1,5 @@
 """The operands of calls: arguments and results."""
 
-from __future__ import annotations
-
 from mmulator.ptx.tree import ArgumentList, Instruction, Operand, Reg, Symbol
 
 

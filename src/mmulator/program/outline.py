@@ -1,7 +1,5 @@
 """The facts of a module's text, besides code, that a launch needs, as plain data: declarations of kernels, and variables."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any

@@ -4,8 +4,6 @@ PTX has neither. Types stand in the mangled name. Names stand where the source d
 lines that `.loc` names. A definition gives names only if it has as many parameters as the kernel, and each fits in size and type.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import lru_cache

@@ -5,8 +5,6 @@ A product has no effect except on its D registers. So it may be computed later t
 until then, and no instruction accesses its D before.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence

@@ -5,8 +5,6 @@ Only certain origins are reported. A register that can come from two variables, 
 arithmetic other than adding numbers to an address, has no known origin.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum

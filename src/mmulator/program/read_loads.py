@@ -4,8 +4,6 @@ A use of a register waits for its load, also on a chip. So a load whose every re
 before a barrier, an arrival, or any other signal to a thread, is over for the thread that receives the signal.
 """
 
-from __future__ import annotations
-
 from mmulator.isa.effects import Ends, MemoryEffect, Queue, Step, Together
 from mmulator.program.blocks import Program
 from mmulator.program.static.flow import forward

@@ -1,7 +1,5 @@
 """The number of registers of a thread in kernels with setmaxnreg, as ptxas decides it (found with ptxas 13.0)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from math import prod
 

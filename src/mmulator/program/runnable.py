@@ -4,8 +4,6 @@
 runs if its row says so, and compiler/meaning/ proves that every such row has a function.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Shared memory of a kernel, and the outline of a module."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from mmulator.program.addresses import SHARED_BASE

@@ -5,8 +5,6 @@ has skipped a barrier when no path from its place leads to the barrier any more.
 first an instruction of `behind`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ Addresses that rise by the bytes of an access lie side by side. This is a guess,
 relies on it asks the addresses themselves first (native/memory/straight.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 
 from mmulator.errors import must_be

@@ -4,8 +4,6 @@ PTX ISA 9.1, State Spaces: a register has no value before it is written, nor has
 file does not report has a value wherever it is read, so code that tracks values at run time can ignore it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ not qualify, up to an instruction that waits for all lanes of the warp. Lanes at
 count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 from mmulator.codegen.locks import remaining

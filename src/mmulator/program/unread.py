@@ -4,8 +4,6 @@ thread exits, first.
 Such are prefetches: the last round of a loop loads what a further round would use.
 """
 
-from __future__ import annotations
-
 from mmulator.isa.effects import Flow, MemoryEffect
 from mmulator.program.blocks import Block, FunctionBlocks, Program, instructions
 from mmulator.program.undefined import in_doubt

@@ -1,7 +1,5 @@
 """The registers that an instruction reads and writes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from mmulator.isa.effects import Ends

@@ -3,8 +3,6 @@
 Statements, Instruction Operands (PTX ISA 9.1).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Checks of call against the callee's prototype. Control Flow Instructions: call (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from mmulator.isa.types import type_bits

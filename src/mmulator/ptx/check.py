@@ -1,7 +1,5 @@
 """Checks of an instruction's operands: their number, and each operand by its kind. Instruction Operands (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from mmulator.isa.form import Form

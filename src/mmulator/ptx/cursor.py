@@ -1,7 +1,5 @@
 """A cursor in the tokens, and the evaluation of constant expressions there. Constant Expressions (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from typing import Literal, NamedTuple, NoReturn

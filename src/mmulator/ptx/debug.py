@@ -2,8 +2,6 @@
 skipped.
 """
 
-from __future__ import annotations
-
 from mmulator.location import Mark
 from mmulator.ptx.cursor import Cursor
 

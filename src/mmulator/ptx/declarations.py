@@ -1,7 +1,5 @@
 """Declarations of variables, parameters and registers. State Spaces, Types, and Variables (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 import sys
 from array import array
 from math import prod

@@ -3,8 +3,6 @@
 State Spaces, Types, and Variables; Kernel and Function Directives (PTX ISA 9.1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol

@@ -2,8 +2,6 @@
 Rules and Operand Size Exceeding Instruction-Type Size (PTX ISA 9.1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise

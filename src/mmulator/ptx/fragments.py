@@ -3,8 +3,6 @@
 Matrix Fragments, Vectors (PTX ISA 9.1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from mmulator.isa.mma import element_by_element, lowered_fp8, lowered_integer, lowered_sparse, register_types

@@ -1,7 +1,5 @@
 """PTX text to tokens, by one regular expression. Syntax (PTX ISA 9.1): Lexical Elements, Identifiers, Constants."""
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Checks of one operand against the operand that a form requires at its place. Instruction Operands (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import chain, pairwise
 from typing import NamedTuple

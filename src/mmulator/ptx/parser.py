@@ -1,7 +1,5 @@
 """PTX text to a `ParsedModule`. PTX Module Directives, Kernel Entry and Function Directives (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 from types import MappingProxyType
 from typing import cast
 

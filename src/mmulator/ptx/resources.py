@@ -1,7 +1,5 @@
 """The resources that a kernel needs: registers, memory of each state space, threads, instructions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 

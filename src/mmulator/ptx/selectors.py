@@ -1,7 +1,5 @@
 """Operands of video instructions: registers with selectors, `r.b0`, `r.h10`, and negated registers (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """From a file's bytes to PTX text; a file of another kind gives an error that names the kind."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from os import PathLike

@@ -7,8 +7,6 @@ cvta.u32 in modules whose addresses have 64 bits, cvt.satfinite.f16.f32 on sm_75
 comparisons (.lo, .hs) of vset.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from mmulator.codegen.locks import remaining

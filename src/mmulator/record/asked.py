@@ -1,7 +1,5 @@
 """Elements that a user asks about: `C[3,5]`, `gemm:C[3,5]`, `C[3,5]@2`, a tuple of argument and index, or an address."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -128,7 +126,7 @@ def element_of(q: Question, names: DeviceNames, stored: Callable[[], str] = str)
         (a for a in names.arrays if q.name in re.split(r"\W+", a.name) or a.name.removesuffix("_ptr").endswith(q.name)), None
     )
     if array is None:
-        known = ", ".join(dict.fromkeys(a.name for a in names.arrays)) or "none"
+        known = ", ".join(dict.fromkeys(a.listed for a in names.arrays)) or "none"
         raise LaunchError(f"why: there is no array {q.name}", hint=f"arrays: {known}")
     type_name = q.type or (ptx_type(array.dtype) if array.dtype is not None else stored())
     if not type_name:

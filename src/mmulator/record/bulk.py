@@ -3,8 +3,6 @@
 Data Movement and Conversion Instructions: cp.async.bulk, cp.async.bulk.tensor (PTX ISA 9.1).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import lru_cache
 

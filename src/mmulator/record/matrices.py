@@ -3,8 +3,6 @@
 Warp-level matrix load and store instructions: ldmatrix, stmatrix, wmma.load, wmma.store (PTX ISA 9.1).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Memory of a trail: which step wrote a byte last, and what a load reads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -141,7 +139,7 @@ def _hit(trail: Trail, step: TrailStep, at: U64 | None, bytes: int, address: int
     """(lane, byte) of the highest of some lanes whose bytes from `at` on have the address."""
     if at is None:
         return None
-    hit = np.nonzero((at <= np.uint64(address)) & (np.uint64(address) < at + np.uint64(bytes)))[0]
+    hit = np.flatnonzero(np.uint64(address) - at < np.uint64(bytes))
     taking = trail.guard(step) & lanes
     for lane in hit[::-1]:
         if taking >> int(lane) & 1:

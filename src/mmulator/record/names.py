@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from operator import attrgetter
 from typing import Any
@@ -31,6 +31,7 @@ class DeviceArray:
     dtype: NumPy's dtype of an element, or None.
     strides: bytes from an element to the next along each extent; () if the array is contiguous.
     also: another name that users may ask for.
+    maker: says where the program allocated it, `main at a.cu:7`, if it has no other name.
     """
 
     name: str
@@ -41,6 +42,12 @@ class DeviceArray:
     dtype: np.dtype[Any] | None = None
     strides: tuple[int, ...] = ()
     also: str = ""
+    maker: Callable[[], str] = field(default=str, compare=False, repr=False)
+
+    @property
+    def listed(self) -> str:
+        """The name, of an array that has none of its own with the place: `alloc_2 (main at a.cu:7)`."""
+        return f"{self.name} ({place})" if (place := self.maker()) else self.name
 
     def holds(self, address: int) -> bool:
         return self.start <= address < self.start + self.size
@@ -56,6 +63,11 @@ class DeviceArray:
             return tuple(index), byte
         known = self.shape and number < prod(self.shape)
         return tuple(int(i) for i in np.unravel_index(number, self.shape)) if known else (), byte
+
+    def owns(self, address: int) -> bool:
+        """Whether an element of the array is at an address: not in a gap between the rows of a view."""
+        index, _ = self.index(address)
+        return not self.strides or all(i < n for i, n in zip(index, self.shape))
 
     def element(self, address: int) -> str:
         """The element at an address: `C[3,5]`; behind it the byte of the element, if it is not the first."""

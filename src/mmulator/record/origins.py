@@ -3,8 +3,6 @@
 An origin is the element in device memory that was copied unchanged, or the instruction that computed the value.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -52,7 +50,9 @@ class Origins:
             return self._register(step, place.lane, place.name, place.low, bits, 0)
         if isinstance(place, InCell):
             return self._cell(place, bits, 0)
-        return self._memory(step, 0, place.address, place.before, bits, 0)
+        if (place, bits) not in self._known:
+            self._known[place, bits] = self._memory(step, 0, place.address, place.before, bits, 0)
+        return self._known[place, bits]
 
     def _cell(self, place: InCell, bits: int, far: int) -> OperandOrigin:
         if place not in self._known:
@@ -141,6 +141,7 @@ class _Run:
 
     name: str
     at: list[tuple[int, ...]]
+    step: tuple[int, ...] = ()
 
 
 def _runs(names: Sequence[str]) -> Iterator[_Run]:
@@ -161,8 +162,9 @@ def _runs(names: Sequence[str]) -> Iterator[_Run]:
             run = _Run(name if count == 1 else f"{name} ({count} times)", [])
             continue
         for _ in range(count):
-            if known and run is not None and run.at and _continues(run.at, at):
+            if known and run is not None and run.at and (step := _continues(run, at)):
                 run.at.append(at)
+                run.step = step
                 continue
             if run is not None:
                 yield run
@@ -201,9 +203,10 @@ def _single(step: tuple[int, ...]) -> int:
     return moving[0] if len(moving) == 1 else 0
 
 
-def _continues(run: list[tuple[int, ...]], index: tuple[int, ...]) -> bool:
-    step = _step_between(run[-1], index)
-    return abs(_single(step)) == 1 and (len(run) == 1 or step == _step_between(run[-2], run[-1]))
+def _continues(run: _Run, index: tuple[int, ...]) -> tuple[int, ...]:
+    """The step from the end of a run to an index that goes on with it; () if it does not."""
+    step = _step_between(run.at[-1], index)
+    return step if (step == run.step if run.step else abs(_single(step)) == 1) else ()
 
 
 def _said(run: _Run) -> str:

@@ -1,7 +1,5 @@
 """A tree of causes as HTML: a page of its own, which a browser shows without a server, and a part for notebooks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Instructions that move bits from register to register unchanged: which source the bits of a result come from."""
 
-from __future__ import annotations
-
 from mmulator.isa.effects import Algebra
 from mmulator.isa.types import type_bits
 from mmulator.ptx.tree import Instruction, NegatedPredicate, Operand, Reg, VectorOperand, flatten

@@ -1,7 +1,5 @@
 """Places of elements that an instruction read: in a register, in memory, in tensor memory."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """The operands of one element of a matrix product of a trail: what the machine read, as raw elements along k."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

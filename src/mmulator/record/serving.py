@@ -1,7 +1,5 @@
 """The way in which a chip serves the lanes of an instruction that accesses memory: what its wavefronts and sectors depend on."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from mmulator.compiler.compiled import CompiledKernel

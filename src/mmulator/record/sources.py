@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from mmulator.isa.types import TYPES, type_bits
+from mmulator.isa.effects import Algebra, Pointer
+from mmulator.isa.types import TYPES
+from mmulator.program.uses import signature_of
 from mmulator.ptx.tree import Address, Instruction, Reg
 from mmulator.record.addresses import MemoryWrite, space_of, value_of
 from mmulator.record.cause import Cause, place_text
 from mmulator.record.memory import last_write
+from mmulator.record.names import DeviceArray, DeviceNames
 from mmulator.record.origins import summary
 from mmulator.record.places import InCell, InMemory, InRegister, Place
 from mmulator.record.products import ProductElement
@@ -24,6 +27,12 @@ from mmulator.record.why import Explainer
 
 MOST = 30_000  # values that are looked at
 FAR = 48  # instructions of an address that are looked at
+# What a whole number is without a limit of its bits, and how it is written, by what the instruction does.
+_EXACT: dict[Algebra | Pointer, tuple[str, Callable[[int, int, int], int]]] = {
+    Algebra.MULTIPLE: ("{} * {}", lambda a, b, c: a * b), Pointer.ADDEND: ("{} * {} + {}", lambda a, b, c: a * b + c),
+    Pointer.SUM: ("{} + {}", lambda a, b, c: a + b), Pointer.DIFFERENCE: ("{} - {}", lambda a, b, c: a - b),
+    Algebra.CONVERSION: ("{}", lambda a, b, c: a),
+}  # fmt: skip
 _STUB = Cause("", 0, "b32", "")
 
 
@@ -63,6 +72,18 @@ class Sources(Explainer):
         said = [*map(summary, arrays.values()), *self.parameters]
         if said:
             yield f"computed from {', '.join(said)}" + ("" if self.whole else f", and what is behind {MOST:,} further values")
+        at = self.names.at if isinstance(self.names, DeviceNames) else lambda _: None
+        gaps: dict[str, list[str]] = {}
+        read = dict[str, DeviceArray]()
+        for address, name in sorted(self.leaves.items()):
+            if (array := at(address)) is None:
+                continue
+            read[array.name] = array
+            if not array.owns(address):
+                where = f"no element of {array.name}, a view of shape {array.shape} with strides {array.strides} bytes"
+                gaps.setdefault(where, []).append(name)
+        yield from (f"{a.name} was allocated by {place}" for a in read.values() if (place := a.maker()))
+        yield from (f"{summary(names)}: {where}: the kernel reads between its rows" for where, names in gaps.items())
         yield from self.wrapped
 
     # what why.py tells, as items of a queue -------------------------------------------------------------------------------
@@ -160,23 +181,28 @@ class Sources(Explainer):
                 continue
             self._seen.add(("index", writer.number, lane))
             ins = self.trail.instruction(writer)
-            self._look_at_product(writer, lane, ins)
+            self._look_at_number(writer, lane, ins)
             left += [(writer, o.name) for o in ins.operands[1:] if isinstance(o, Reg)]
 
-    def _look_at_product(self, step: TrailStep, lane: int, ins: Instruction) -> None:
-        """Tell a product, perhaps with a sum, whose low bits alone are kept, if it has more."""
-        t = TYPES.get(ins.form["type"])
-        if ins.form["mode"] != "lo" or t is None or t.kind not in ("signed", "unsigned"):
+    def _look_at_number(self, step: TrailStep, lane: int, ins: Instruction) -> None:
+        """Tell a product, and of 16 bits or fewer a sum or a conversion, too, of which only the low bits are kept."""
+        t, mode = TYPES.get(ins.form["type"]), ins.form["mode"]
+        does, exactly = _EXACT.get(ins.effects.algebra) or _EXACT.get(ins.effects.pointer) or ("", None)
+        if t is None or exactly is None or t.kind not in ("signed", "unsigned") or ".sat" in ins.original.mnemonic:
             return
-        values = [value_of(self.trail, step, lane, o, t.name) for o in ins.operands[1:]]
-        if len(values) not in (2, 3) or None in values:
+        if mode != "lo" and (mode or t.bits > 16):
             return
-        a, b, c = ((v or 0) - ((v or 0) >> t.bits - 1 << t.bits) * (t.kind == "signed") for v in (*values, 0)[:3])
-        exact, low = a * b + c, -(1 << t.bits - 1) if t.kind == "signed" else 0
-        if not low <= exact < low + (1 << type_bits(t.name)):
+        kinds = [TYPES.get(spec.type, t) for spec in signature_of(ins.form, ins.operands)[1:]]
+        values = [value_of(self.trail, step, lane, o, kind.name) for o, kind in zip(ins.operands[1:], kinds)]
+        if len(values) != does.count("{}") or None in values or any(k.kind not in ("signed", "unsigned") for k in kinds):
+            return
+        each = [(v or 0) - ((v or 0) >> k.bits - 1 << k.bits) * (k.kind == "signed") for v, k in zip(values, kinds)]
+        exact = exactly(*(*each, 0, 0)[:3])
+        low = -(1 << t.bits - 1) if t.kind == "signed" else 0
+        if not low <= exact < low + (1 << t.bits):
             left = (exact - low) % (1 << t.bits) + low
-            said = f"{a} * {b}" + (f" + {c}" if len(values) == 3 else "")
+            said = does.format(*each) + f" = {exact}" * (len(each) > 1)
             self.wrapped[
                 f"an index overflows: {ins.original.mnemonic} at {place_text(self.at(step, lane))} makes {left} of "
-                f"{said} = {exact}, which {t.bits} bits do not hold"
+                f"{said}, which {t.bits} bits do not hold"
             ] = None

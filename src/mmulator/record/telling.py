@@ -1,7 +1,5 @@
 """A tree of causes as text: each value under the one that was computed from it."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 LOCAL = "%local"  # where a lane's local memory of a frame begins, as if it were a register
 MOST = 4_000_000  # steps of a trail
+NEAR = 64  # bytes whose stores are looked for together
 WRITES = (MemoryEffect.WRITE, MemoryEffect.COPY, MemoryEffect.ATOMIC, MemoryEffect.REDUCE)
 _at = ctypes.string_at
 
@@ -92,6 +93,7 @@ class Trail:
     pipe: operations of tensor memory.
     reads: (number of a step, first warp's place, number of the operation, image of shared memory) when a wgmma read its operands.
     read: gives bytes of device memory at a generic address, for tensor maps.
+    begun: gives such bytes as the launch found them; None where it cannot write.
     goes_on: whether accesses that cannot be are left out (How.keep_going).
     """
 
@@ -110,6 +112,7 @@ class Trail:
                 self.stepped, None, NEVER, lambda grid: [n for n, i in enumerate(grid.kernel.executed) if chosen(i)]
             )
         self.read: Callable[[int, int], bytes] | None = None
+        self.begun: Callable[[int, int], bytes | None] | None = None
         self.goes_on = False
         self._sites: dict[int, TrailSite] = {}
 
@@ -215,6 +218,7 @@ class Trail:
         self._writes: dict[tuple[int, int, str], list[int]] = defaultdict(list)
         self._stores: list[int] = []
         self._spans: NDArray[np.uint64] | None = None
+        self._near: dict[tuple[int, int], list[tuple[int, int, int]]] = {}  # (stores before, address): stores to bytes near it
         self.places: dict[tuple[int, int], NDArray[np.uint64] | None] = {}  # a cache of record/memory.py
         self.tensor: Any = None  # of record/tensor/cells.py
         for n, step in enumerate(self.steps):
@@ -263,9 +267,13 @@ class Trail:
             found = [span(self, self.steps[n]) for n in self._stores]
             self._spans = np.array(found, np.uint64).reshape(-1, 2)
         end = len(self._stores) if number is None else bisect_left(self._stores, bisect_left(self.numbers, number))
-        low, high = self._spans[:end].T
-        for k in np.nonzero((low <= np.uint64(address)) & (np.uint64(address) < high))[0][::-1]:
-            yield self.steps[self._stores[k]]
+        key = end, address // NEAR
+        if key not in self._near:
+            first = np.uint64(address // NEAR * NEAR)
+            low, high = self._spans[:end].T
+            near = np.flatnonzero((low < first + np.uint64(NEAR)) & (first < high))[::-1]
+            self._near[key] = [(k, a, b) for k, (a, b) in zip(near.tolist(), self._spans[near].tolist())]
+        yield from (self.steps[self._stores[k]] for k, low, high in self._near[key] if low <= address < high)
 
     def operands_read(self, step: TrailStep) -> tuple[int, bytes] | None:
         """(time, image of the CTA's shared memory) when the wgmma that a step issued read its operands."""

@@ -1,7 +1,5 @@
 """Texts of values: bits of a PTX type as a number that people read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

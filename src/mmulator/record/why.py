@@ -5,9 +5,8 @@ computed from. Operands are those that the machine read. A matrix product is exp
 and the model's result has to be the machine's.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from mmulator.errors import InternalError
@@ -17,19 +16,11 @@ from mmulator.native.state import LANES
 from mmulator.program.operands import call_operands
 from mmulator.program.parameters import names
 from mmulator.program.uses import accesses, signature_of
-from mmulator.ptx.tree import (
-    Address,
-    Immediate,
-    Instruction,
-    NegatedPredicate,
-    Operand,
-    Reg,
-    Symbol,
-    flatten,
-)
+from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Operand, Reg, Symbol, flatten
 from mmulator.record.addresses import MemoryWrite, addresses, elements, space_of, space_text, value_of
 from mmulator.record.cause import Cause, CauseAt, place_text, span_text, thread_text
 from mmulator.record.chains import ProductChain
+from mmulator.record.choices import chosen
 from mmulator.record.losses import cut_said, rounded
 from mmulator.record.matrices import loaded_from
 from mmulator.record.memory import combined, combines, impossible, last_write, loads, values_of
@@ -62,6 +53,7 @@ class Explainer:
     def __init__(self, trail: Trail, names: Named, device: str, depth: int = DEPTH) -> None:
         self.trail, self.names, self.device, self.depth = trail, names, device, depth
         self.origins = Origins(trail, names)
+        self.foreign: dict[int, int] = {}  # address -> bytes of what other blocks stored
         self._deeper = f"--why-depth {2 * depth} goes on from here"
 
     # places and values ----------------------------------------------------------------------------------------------
@@ -92,6 +84,9 @@ class Explainer:
         for writer, took in self.trail.writers(step, name, lane):
             if took:
                 cause = self._made(writer, lane, name, bits, type_name, low, width, path)
+                if cause.how == "a constant" and self.shortens:
+                    told = partial(self._branch, lane=lane)
+                    left_out += chosen(self.trail, told, step, writer, lane, name)
                 return replace(cause, remarks=(*left_out, *cause.remarks)) if left_out else cause
             if len(left_out) < LEFT_OUT:
                 left_out.append(self._without_effect(writer, lane))
@@ -116,16 +111,23 @@ class Explainer:
     def led_past(self, step: TrailStep, lane: int, store: Instruction) -> str:
         """A sentence about a branch that leads a lane past a store."""
         ins = self.trail.instruction(step)
-        assert ins.guard is not None
-        register, negated = ins.guard
-        held = bool(self.trail.guard(step) >> lane & 1) != negated
-        said = f"{register.name} is {'true' if held else 'false'}"
-        why = self._condition(step, lane, register.name)
         where, there = self.at(step, lane), span_text(store.original.span)
         return (
             f"{thread_text(where)}: {ins.original.mnemonic} at {place_text(where)} leads past {store.original.mnemonic} at "
-            f"{there}, which would store it: {said}" + (f": {why}" if why else "")
+            f"{there}, which would store it: {self.condition_of(step, lane)}"
         )
+
+    def _branch(self, step: TrailStep, lane: int) -> tuple[str, str]:
+        return place_text(self.at(step, lane)), self.condition_of(step, lane)
+
+    def condition_of(self, step: TrailStep, lane: int) -> str:
+        """The guard of a branch with the comparison that made it: `p is true: setp.lt.s32 999, 999 at k.ptx:7`."""
+        ins = self.trail.instruction(step)
+        assert ins.guard is not None
+        register, negated = ins.guard
+        held = bool(self.trail.guard(step) >> lane & 1) != negated
+        why = self._condition(step, lane, register.name)
+        return f"{register.name} is {'true' if held else 'false'}" + (f": {why}" if why else "")
 
     def _without_effect(self, step: TrailStep, lane: int) -> str:
         """A sentence about an instruction whose guard did not hold."""
@@ -319,6 +321,9 @@ class Explainer:
             return Cause(name, bits, type_name, "bytes of several stores", self.at(step, lane), tuple(parts))
         if found is None:
             how = "as the launch found it" if space in ("global", "const") else "not written by what was recorded"
+            begun = self.trail.begun(address, size) if self.trail.begun is not None and space == "global" else None
+            if begun is not None and begun != bits.to_bytes(size, "little"):
+                self.foreign[address], how = size, "stored by another block of this launch"
             return Cause(name, bits, type_name, how)
         return self.written(found, name, bits, type_name, size, path)
 

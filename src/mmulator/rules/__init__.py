@@ -5,8 +5,6 @@ These files hold data only. Code that finds breaches is in sanitizer/ (while a k
 text).
 """
 
-from __future__ import annotations
-
 from mmulator.rules import accumulators, execution, mbarriers, operands, proxies, races, tensor_memory, text, values, waits
 from mmulator.rules.rule import Rule, Severity
 

@@ -1,7 +1,5 @@
 """Rules for registers that a wgmma in flight still uses. Their numbers begin at 100."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from mmulator.rules.rule import Rule, Severity

@@ -1,7 +1,5 @@
 """A choice of rules from a text as users write it: `races,wgmma-*,-wgmma-unwaited`."""
 
-from __future__ import annotations
-
 from fnmatch import fnmatchcase
 
 from mmulator.rules import RULES, TOPICS, Severity

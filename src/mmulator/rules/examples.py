@@ -1,7 +1,5 @@
 """Examples of the rules, right and wrong: lines from kernels of the sanitizer's tests, and the edits that break them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

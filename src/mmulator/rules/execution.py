@@ -1,7 +1,5 @@
 """Rules about threads that must execute an instruction together. Their numbers begin at 600."""
 
-from __future__ import annotations
-
 from mmulator.rules.rule import Rule, Severity
 
 _SYNC = "PTX ISA 9.1, Parallel Synchronization and Communication Instructions"

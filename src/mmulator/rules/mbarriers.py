@@ -1,7 +1,5 @@
 """Rules about mbarriers and about the blocks of a cluster. Their numbers begin at 400."""
 
-from __future__ import annotations
-
 from mmulator.rules.rule import Rule, Severity
 
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING

@@ -1,7 +1,5 @@
 """Rules about operands that must be equal in several threads, or must have one of a few values. Their numbers begin at 500."""
 
-from __future__ import annotations
-
 from mmulator.rules.rule import Rule, Severity
 
 _WGMMA = "PTX ISA 9.1, Asynchronous Multiply-and-Accumulate Instruction: wgmma.mma_async"
@@ -167,6 +165,15 @@ LAYOUT = Rule(
     "elements than are meant. `mmulator descriptor check` says the same of the word.",
     "compare the fields with `mmulator descriptor encode`",
 )  # fmt: skip
+MISPLACED = Rule(
+    545, "matrix-descriptor-misplaced", Severity.ERROR, "a matrix descriptor that does not fit the tile of a tensor copy",
+    "PTX ISA 9.1, Asynchronous Warpgroup Level Matrix: Strides; Canonical Layouts; Swizzling Modes",
+    "A tensor copy places each row of its box once, one after another. This matrix descriptor reads bytes of what it brought as "
+    "two elements, or goes on in an atom of the swizzle in which the row does not: the product multiplies other elements than "
+    "those that were placed there. Nothing is undefined, and the result is wrong. A stride of 0, by which the same rows are read "
+    "again, and tiles that threads wrote are a warning (matrix-descriptor-layout): they may be meant so.",
+    "compare the fields with `mmulator descriptor encode`",
+)  # fmt: skip
 SPACES = Rule(
     550, "address-space", Severity.ERROR, "an address of another state space than the instruction's",
     "PTX ISA 9.1, State Spaces; Generic Addressing",
@@ -231,6 +238,6 @@ ROW_ADDRESS = Rule(
 RULES: tuple[Rule, ...] = (
     WGMMA_OPERAND, WMMA_OPERAND, SELECTOR, SELECTOR_RANGE, METADATA, ORDER, UNLISTED, SPARSE_SELECTOR,
     INSTRUCTION_DESCRIPTOR, ADDRESS, STRIDE, SHORT_STRIDE,
-    SPACE, RESERVED, BASE_OFFSET, TILE_SWIZZLE, SWIZZLE_UNLIKE, LAYOUT, ROWS, FRAGMENT, CONVERTED, REORDERED, UNEVEN,
+    SPACE, RESERVED, BASE_OFFSET, TILE_SWIZZLE, SWIZZLE_UNLIKE, LAYOUT, MISPLACED, ROWS, FRAGMENT, CONVERTED, REORDERED, UNEVEN,
     SPACES, BOUNDS, ALIGNMENT, DESCRIPTOR, BULK_SIZE, TENSOR_MAP, SOURCE_SIZE, ROW_ADDRESS, LARGE,
 )  # fmt: skip

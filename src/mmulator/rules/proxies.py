@@ -1,7 +1,5 @@
 """Rules about fences between the generic and the asynchronous proxy. Their numbers begin at 200."""
 
-from __future__ import annotations
-
 from mmulator.rules.rule import Rule, Severity
 
 _ASYNC_PROXY = "PTX ISA 9.1, Asynchronous operations: Async proxy"

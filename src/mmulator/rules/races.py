@@ -1,7 +1,5 @@
 """Rules about accesses to memory without an order between them. Their numbers begin at 300."""
 
-from __future__ import annotations
-
 from mmulator.rules.rule import Rule, Severity
 
 _MODEL = "PTX ISA 9.1, Memory Consistency Model: Conflict and Data-races"

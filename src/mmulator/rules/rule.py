@@ -1,7 +1,5 @@
 """The type of a rule: a requirement of the specification that a program can break without any visible error."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from mmulator.classes import dataclass

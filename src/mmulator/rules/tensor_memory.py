@@ -1,7 +1,5 @@
 """Rules about tensor memory and the operations on it (tcgen05). Their numbers begin at 1000."""
 
-from __future__ import annotations
-
 from mmulator.rules.rule import Rule, Severity
 
 _FAMILY = "PTX ISA 9.1, TensorCore 5th Generation Family Instructions: "

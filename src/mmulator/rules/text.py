@@ -1,6 +1,6 @@
-"""Rules that are checked only in a module's text (program/static/). Their numbers begin at 900."""
-
-from __future__ import annotations
+"""Rules that no run of a kernel alone breaks: of a module's text (program/static/), numbers from 900 on; of a program's launches
+(`OF_LAUNCHES`, which doors look at), numbers from 950 on.
+"""
 
 from mmulator.rules.rule import Rule, Severity
 
@@ -31,4 +31,13 @@ WAIT_IGNORED = Rule(
     static=True,
 )  # fmt: skip
 
-RULES: tuple[Rule, ...] = (COPY_NOT_COMMITTED, COPY_NOT_WAITED, WAIT_IGNORED)
+AUTOTUNE_IN_PLACE = Rule(
+    950, "autotune-in-place", Severity.WARNING, "a kernel reads what its own trials wrote",
+    "Triton, triton.autotune: reset_to_zero, restore_value",
+    "An autotuner runs each configuration with the program's own arguments, before the one that counts. Where the kernel reads "
+    "memory that it writes, this launch begins with what the trials left there, on a GPU too.",
+    "give triton.autotune restore_value, or reset_to_zero for sums, with the names of these arguments",
+)  # fmt: skip
+
+OF_LAUNCHES: tuple[Rule, ...] = (AUTOTUNE_IN_PLACE,)
+RULES: tuple[Rule, ...] = (COPY_NOT_COMMITTED, COPY_NOT_WAITED, WAIT_IGNORED, *OF_LAUNCHES)

@@ -1,7 +1,5 @@
 """Rules about the use of registers and bytes that have not been written. Their numbers begin at 700."""
 
-from __future__ import annotations
-
 from mmulator.rules.rule import Rule, Severity
 
 _STATE = "PTX ISA 9.1, State Spaces, Types, and Variables"
@@ -50,7 +48,7 @@ UNDEFINED_GLOBAL = Rule(
     704, "uninitialized-global", Severity.ERROR, "device memory is used that neither the host nor a kernel has written",
     f"{_STATE}: Global State Space",
     f"{_DEVICE}Here a kernel reads such bytes, and stores what comes of them, decides by it, computes an address from it, or "
-    "combines it with something by an atomic operation.",
+    "combines it with something by an atomic operation. discard takes the value of bytes away, until they are written again.",
     "fill the memory before the launch (cudaMemset counts bytes, not elements), or read only what was written",
 )  # fmt: skip
 UNDEFINED_PART = Rule(

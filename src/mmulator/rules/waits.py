@@ -1,7 +1,5 @@
 """Rules about threads that wait for ever. Their numbers begin at 800."""
 
-from __future__ import annotations
-
 from mmulator.rules.rule import Rule, Severity
 
 _ERROR = Severity.ERROR

@@ -4,8 +4,6 @@ A rule's hint is written once, with the names of PTX. A table for each language 
 replacement stay, because such a program can use them only through inline assembly.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

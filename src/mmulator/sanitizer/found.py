@@ -1,7 +1,5 @@
 """The table of findings: an entry for each rule, instruction and conflict, with a count."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import native

@@ -1,7 +1,5 @@
 """The sanitizer as an instrument: each hook calls the functions of all topics that use it, one after another."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from mmulator.codegen.chains import chained

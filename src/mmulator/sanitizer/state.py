@@ -1,7 +1,5 @@
 """The structs of a sanitized launch: the table of findings, and the state of each topic for a resident cluster."""
 
-from __future__ import annotations
-
 from mmulator.codegen.types import Struct, ptr, u32, u64
 
 WORDS = 4

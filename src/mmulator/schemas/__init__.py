@@ -1,7 +1,5 @@
 """JSON documents that commands and functions write: their names and versions. documents.py has what they hold."""
 
-from __future__ import annotations
-
 from typing import Any
 
 # name: major and minor number. A new field raises the minor number; a field that goes, or holds something else, the major one.
@@ -13,7 +11,7 @@ VERSIONS: dict[str, tuple[int, int]] = dict.fromkeys((
     "tensormap", "tensormap-check", "tensormap-box",
     "sparse-check", "sparse-file", "sparse-lanes", "sparse-word",
     "explore", "explore-export", "doctor", "cache", "cache-clear", "schemas", "error",
-), (1, 0)) | {"exec": (1, 2), "report": (1, 1), "cause": (1, 1)}  # fmt: skip
+), (1, 0)) | {"exec": (1, 3), "report": (1, 2), "cause": (1, 2)}  # fmt: skip
 
 
 def named(name: str) -> str:

@@ -1,7 +1,5 @@
 """Fields of each JSON document, and its JSON Schema."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -115,7 +113,8 @@ PARTS = {"term": _TERM, "step": _STEP, "sum": _SUM, "cause": _CAUSE}
 _A_CAUSE = or_none(part("cause"))
 CAUSE = versioned("cause", record(
     "text: element", "texts: notes sources", cause=_A_CAUSE,
-    birth=optional(or_none(record("text: kind said", "flag: made", "texts: of"))), beside=optional(record(
+    birth=optional(or_none(record("text: kind said", "flag: made", "texts: of"))),
+    losses=optional(many(record("text: kind said value"))), beside=optional(record(
         "text: label said", cause=_A_CAUSE, here=_A_CAUSE, there=_A_CAUSE, want=optional(ANY),
     )),
 ))  # fmt: skip

@@ -1,7 +1,5 @@
 """Readers of settings: each makes a value of a text, or raises ValueError, which says what the text should be."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files with PTX in them: fat binaries, programs, libraries, objects, archives, and cubins with PTX behind them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -4,8 +4,6 @@ Whatever a result depends on is in its key: the source and every header by its b
 headers a source has is known from the last time that it was compiled.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -20,6 +18,7 @@ from mmulator.isa.targets import Target
 from mmulator.toolkit.fatbin import keeping
 from mmulator.toolkit.home import start_of
 from mmulator.toolkit.nvcc import FLAGS, find_nvcc, names_target, run_nvcc, version_of
+from mmulator.versions import check
 
 HOPPER = Target(90, "a")
 # What nvcc and g++ read, too.
@@ -58,7 +57,10 @@ def _built(path: str | Path, flags: Sequence[str]) -> Path:
     if not Path(name).is_file():
         raise MmulatorError(f"cannot read {path}: {'Is a directory' if Path(name).is_dir() else 'No such file or directory'}")
     nvcc, kept = find_nvcc(), store()
-    given = [str(nvcc), version_of(nvcc), str(Path.cwd()), name, *flags, *(f"{n}={os.environ.get(n)}" for n in _READ)]
+    version = version_of(nvcc)
+    if release := version.partition("release ")[2]:
+        check("nvcc", release.partition(",")[0])
+    given = [str(nvcc), version, str(Path.cwd()), name, *flags, *(f"{n}={os.environ.get(n)}" for n in _READ)]
     own = _digest("\0".join(["nvcc", *given]).encode())
     if kept and (files := kept.read(own)) is not None and (key := _key(own, json.loads(files))) and (found := kept.file(key)):
         return found

@@ -3,8 +3,6 @@
 So caches and pickles of other libraries keep both together, and tools that read cubins still can.
 """
 
-from __future__ import annotations
-
 import struct
 
 ELF = b"\x7fELF"

@@ -4,8 +4,6 @@ A fat binary is a header (magic, version, size of the header, size of all entrie
 They are read through a function, so that files and memory are read alike, and nothing is read that is not needed.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

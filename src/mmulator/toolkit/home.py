@@ -1,7 +1,5 @@
 """A CUDA_HOME whose nvcc is `mmulator nvcc`, with the libraries that its programs run with; all else in it is the toolkit's."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import sys

@@ -4,8 +4,6 @@ A declaration in one text and the definition in another become one; of several w
 a suffix where another text has them too; numbers of files are made distinct, so that each `.loc` finds its own.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """nvcc: where it is, its version, and runs of it that make something for mmulator."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 """Unpacking of what nvcc packs into fat binaries: zstd, and LZ4 in blocks. It takes time in proportion to the bytes that come
 out, and ends at the thread's time limit with TimeUp."""
 
-from __future__ import annotations
-
 import io
 from importlib import import_module
 from typing import Any

@@ -1,7 +1,5 @@
 """`mmulator nvcc`: nvcc with flags by which its programs run here: CUDA's runtime as a shared library, PTX with lines."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -5,8 +5,6 @@ If all products have the same A, or the same B, this operand is packed once, and
 product.
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
 from dataclasses import dataclass

@@ -13,8 +13,6 @@ B is as in plan.py, without its last-bit codes. Relative codes refer to the larg
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
 # mypy: disable-error-code="valid-type, arg-type, call-overload, misc, operator, index"
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """The interface of native moves to memory: each move is compiled for a door, which alone turns addresses into pointers."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from mmulator.codegen.lang import Native

@@ -8,8 +8,6 @@ negated (zeros are +0 in both cases), so that no kernel handles negation.
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
 # mypy: disable-error-code="valid-type, arg-type, call-overload, misc, operator"
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import Native, unrolled

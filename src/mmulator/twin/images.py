@@ -4,8 +4,6 @@
 The native code is that of kernels (shared.py, moves.py), compiled for images instead of windows of memory.
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
 from functools import cache, lru_cache

@@ -6,8 +6,6 @@ keeping packed operands in memory for the next call. Each task has its own rows 
 for each part of k it packs its rows of A once, then each panel of columns of B, which is used at once.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Sequence
 from functools import cache, partial
@@ -142,6 +140,12 @@ def _lines(x: Any) -> bool:
     return bool(element == x.itemsize and row > 0 and row % x.itemsize == 0)
 
 
+def _in_lines(x: Any) -> Any:
+    """An operand with contiguous rows. NumPy may give a dimension of one element any stride: 0 after it is broadcast."""
+    x = x if _lines(x) else np.ascontiguousarray(x)
+    return x if _lines(x) else x.copy()
+
+
 def large_product(twin: Twin, a: Any, b: Any, c: Any, d: Any, extras: Sequence[Any], flags: int, most: int | None) -> None:
     """Compute d = a b + c on several threads.
 
@@ -152,8 +156,8 @@ def large_product(twin: Twin, a: Any, b: Any, c: Any, d: Any, extras: Sequence[A
     flags: of the twin.
     most: greatest number of threads.
     """
-    a = a if _lines(a) else np.ascontiguousarray(a)
-    b = b if _lines(b) or _lines(b.T) else np.ascontiguousarray(b)
+    a = _in_lines(a)
+    b = b if _lines(b.T) else _in_lines(b)
     c, *extras = (np.ascontiguousarray(x) for x in (c, *extras))
     key = twin.key
     m, n = d.shape

@@ -6,8 +6,6 @@ Registers and lines both consist of chunks of 64 bytes; a chunk of one side is s
 # The functions are written in the language of codegen.lang: their annotations are machine types.
 # mypy: disable-error-code="valid-type, arg-type, index"
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from typing import Any

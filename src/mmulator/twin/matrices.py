@@ -1,8 +1,6 @@
 # mypy: disable-error-code="valid-type"
 """Whole matrices through the twin: large products (large.py), or many small ones in one native call."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 from functools import cache

@@ -3,8 +3,6 @@
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
 # mypy: disable-error-code="valid-type, arg-type, call-overload"
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.engine import rounds_halves

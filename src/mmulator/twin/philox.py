@@ -6,8 +6,6 @@ the numbers that these make to elements that are one grid apart: number n of rou
 (r * EACH[kind] + n) * width + t. tests/support/philox.py says the same in NumPy.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache

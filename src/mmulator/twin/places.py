@@ -1,7 +1,5 @@
 """The tables of one form's product: the place of every piece of A, B, C and D in the registers, or in a plain matrix."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any

@@ -21,8 +21,6 @@ each 16 rows of A and each block of columns of B, of one instruction:
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
 # mypy: disable-error-code="valid-type, arg-type, call-overload, operator, index"
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.engine import has_feature

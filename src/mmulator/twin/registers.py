@@ -1,7 +1,5 @@
 """Many products of one form in one native call: from arrays of registers to an array of registers."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 from functools import cache

@@ -3,8 +3,6 @@
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
 # mypy: disable-error-code="valid-type, arg-type"
 
-from __future__ import annotations
-
 from mmulator.codegen.engine import rounds_halves
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import (

@@ -5,8 +5,6 @@
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
 # mypy: disable-error-code="valid-type, arg-type"
 
-from __future__ import annotations
-
 from mmulator.classes import dataclass
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import bitcast, cast_ptr, fma, load, masked_load, masked_store, minimum, select, store

@@ -1,7 +1,5 @@
 """Division of work among threads: native code that holds no interpreter lock, and scratch memory for each thread."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections import deque

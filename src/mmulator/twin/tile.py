@@ -6,8 +6,6 @@ Everything here runs with the rounding mode set to toward zero.
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
 # mypy: disable-error-code="valid-type"
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.classes import dataclass

@@ -14,8 +14,6 @@ are row-major in the containers of key.ctype and key.dtype and may be the same m
 of the next along k. No function allocates or calls back. matrices.py calls them.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

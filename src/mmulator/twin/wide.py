@@ -6,8 +6,6 @@ next. Fragments become lines of one matrix A [rows * m, steps * k], B [columns *
 once. Order and bits are those of the single products: the twin adds instruction after instruction along k.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

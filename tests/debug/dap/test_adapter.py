@@ -1,7 +1,5 @@
 """The adapter without a launch under control: order of requests, malformed messages, its program, its port, its end."""
 
-from __future__ import annotations
-
 import http.client
 import os
 import signal

@@ -1,7 +1,5 @@
 """Sessions by a client of the protocol that others wrote: the one of @vscode/debugadapter-testsupport, headless, in Node."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

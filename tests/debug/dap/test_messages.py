@@ -1,7 +1,5 @@
 """Messages: their bytes, their types against the official schema, and malformed ones."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Launches under an adapter, as a client sees them: stops, steps forwards and back, breakpoints of each kind, variables."""
 
-from __future__ import annotations
-
 import base64
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """All views at the steps of real kernels: none raises, texts are at most 80 columns wide, data is JSON."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from typing import Any

@@ -4,8 +4,6 @@ The matrices before the instruction go through the exact model (numerics/arrays.
 for bit, for every shape and all types.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Matrix moves at a stop: a load puts in registers what is shown of memory, a store puts in memory what is shown of registers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Registers at a stop: types from the instructions that use them, values of every lane, what is read later, what is folded."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from typing import Any

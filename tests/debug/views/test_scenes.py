@@ -1,7 +1,5 @@
 """Scenes of a debugged launch: from every warp the machine is the same, and registers are those of the warp that is looked at."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -2,8 +2,6 @@
 leaves; loads and stores show cells and registers at the same places.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

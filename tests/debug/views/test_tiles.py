@@ -1,7 +1,5 @@
 """Memory as tiles: what a descriptor, a tensor map or a CuTe layout selects is what the machine reads and writes there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Who waits for whom: each kind of wait names what it is for and who can end it; a deadlock is told from a wait that will end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,6 +1,7 @@
-"""Two processes that train one model on cuda over Gloo; each prints what it has of what they exchanged."""
+"""Two processes that train one model on cuda over Gloo or NCCL; each prints what it has of what they exchanged."""
 
 import json
+import os
 import sys
 
 import torch
@@ -8,8 +9,8 @@ import torch.distributed as dist
 from torch.distributed._functional_collectives import all_reduce
 
 
-def main(rank: int, file: str) -> None:
-    dist.init_process_group("gloo", rank=rank, world_size=2, init_method=f"file://{file}")
+def main(rank: int, file: str, backend: str) -> None:
+    dist.init_process_group(backend, rank=rank, world_size=2, init_method=f"file://{file}")
     x = torch.full((3,), rank + 1.0, device="cuda")
     every = [torch.empty(3, device="cuda") for _ in range(2)]
     dist.all_gather(every, x)
@@ -34,8 +35,10 @@ def share(tensor: torch.Tensor) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        main(int(sys.argv[1]), sys.argv[2])
+    if len(sys.argv) > 1:
+        other = os.fork()
+        main(int(not other), *sys.argv[1:])
+        sys.exit(os.waitpid(other, 0)[1] if other else 0)
     else:
         context = torch.multiprocessing.get_context("spawn")
         context.Process(target=share, args=(torch.ones(2, device="cuda"),)).start()

@@ -25,6 +25,15 @@ def try_raw_kernel():
         raise AssertionError("nothing was said")
 
 
+def try_questions_about_the_device():
+    runtime, found = cp.cuda.runtime, cp.cuda.device.get_compute_capability()
+    known = runtime.getDeviceProperties(runtime.getDevice())
+    assert found == cp.cuda.Device().compute_capability == f"{known['major']}{known['minor']}"
+    assert runtime.getDeviceCount() == 1 and runtime.runtimeGetVersion() >= 12000 <= runtime.driverGetVersion()
+    assert runtime.memGetInfo()[1] == known["totalGlobalMem"] and runtime.setDevice(0) is None
+    assert runtime.deviceGetAttribute(16, 0) == known["multiProcessorCount"]
+
+
 def try_raw_module():
     code = """
     template <typename T> __global__ void scale(T* x, T a) { x[threadIdx.x] *= a; }

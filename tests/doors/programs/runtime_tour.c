@@ -22,7 +22,12 @@ extern int cudaMemcpyFromSymbol(void *, const void *, size_t, size_t, int), cuda
 extern int cudaGetLastError(void), cudaPeekAtLastError(void), cudaGetDeviceCount(int *), cudaSetDevice(int), cudaDeviceReset(void);
 extern int cudaMalloc3D(pitched *, extent), cudaMemset3D(pitched, int, extent), cudaMallocArray(void *, void *, size_t, size_t, unsigned);
 extern int cudaDeviceGetAttribute(int *, int, int), cudaGetDeviceProperties(void *, int), cudaPointerGetAttributes(void *, const void *);
+extern int cudaMemPoolCreate(void *, void *), cudaMemPoolGetAccess(int *, void *, void *), cudaMemPoolSetAccess(void *, void *, size_t);
+extern int cudaMallocFromPoolAsync(void *, size_t, void *, void *), cudaMemPoolGetAttribute(void *, int, void *), cudaFreeAsync(void *, void *);
+extern int cudaGetDriverEntryPoint(const char *, void *, unsigned long, int *);
 extern const char *cudaGetErrorName(int), *cudaGetErrorString(int);
+typedef struct { int x, y, z, w, kind; } channel;
+extern channel cudaCreateChannelDesc(int, int, int, int, int);
 
 #define FOUR(x) x x x x
 #define STEP "  mad.lo.u32 %v, %v, %n, %v; shr.u32 %h, %v, 3; xor.b32 %v, %v, %h;\n"
@@ -110,7 +115,32 @@ static int kinds(void) {
         cudaPointerGetAttributes(&known, places[n]);
         printf(" %d/%d/%d", known.type, known.there == places[n], known.host == places[n]);
     }
-    printf("\n");
+    channel made = cudaCreateChannelDesc(32, 8, 0, -1, 2);
+    printf(" %d,%d,%d,%d,%d\n", made.x, made.y, made.z, made.w, made.kind);
+    return wrong;
+}
+
+static int (*look_up)(const char *, void *, int, unsigned long, int *);
+static void __attribute__((destructor)) late(void) { /* as CCCL's list of devices does, when Python's part of the program is over */
+    int (*release)(int) = 0, status = 9, code = look_up ? look_up("cuDevicePrimaryCtxRelease", &release, 13000, 0, &status) : 0;
+    if (look_up) printf("%d %d %d\n", code, status, release(0));
+}
+
+static int pools(void) { /* memory of the host out of a pool */
+    struct { int kind, handles, where, number; char more[72]; } host = {1, 0, 2, 0, {0}};
+    struct { int where, number, access; } device = {1, 0, 3};
+    int *at, access, before, wrong;
+    size_t used, reserved;
+    void *pool;
+    wrong = cudaMemPoolCreate(&pool, &host) | cudaMemPoolGetAccess(&before, pool, &device) | cudaMemPoolSetAccess(pool, &device, 1);
+    wrong |= cudaMallocFromPoolAsync(&at, 128, pool, 0) | cudaMemPoolGetAccess(&access, pool, &device);
+    for (int n = 0; n < 32; n++) at[n] = n;
+    wrong |= launch((void *)add, at, 1, 32) | cudaDeviceSynchronize();
+    for (int n = 0; n < 32; n++) wrong |= at[n] != n + 1;
+    wrong |= cudaMemPoolGetAttribute(pool, 7, &used) | cudaMemPoolGetAttribute(pool, 5, &reserved) | cudaFreeAsync(at, 0);
+    printf("%d %d %d %zu %zu ", wrong, before, access, used, reserved);
+    cudaMemPoolGetAttribute(pool, 7, &used);
+    printf("%zu %d\n", used, cudaGetDriverEntryPoint("cuGetProcAddress", &look_up, 0, &access));
     return wrong;
 }
 
@@ -132,6 +162,7 @@ int main(int count, char **words) {
     if (!strcmp(what, "run")) return run();
     if (!strcmp(what, "errors")) return errors();
     if (!strcmp(what, "kinds")) return kinds();
+    if (!strcmp(what, "pools")) return pools();
     if (!strcmp(what, "threads")) return threads();
     int *at;
     if (!strcmp(what, "mix")) { /* for some milliseconds: the kernel's better code may be in work at the end */

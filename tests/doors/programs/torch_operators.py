@@ -4,8 +4,6 @@ python torch_operators.py [samples] [dtypes]     prints JSON: {"operators": n, "
 "types": what torch_types.py says}
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import types
@@ -50,7 +48,8 @@ def attempt(function: Any, *args: Any, **kwargs: Any) -> Outcome:
 
 
 def plain(t: torch.Tensor) -> torch.Tensor:
-    return t.detach().resolve_conj().resolve_neg().cpu().clone(memory_format=torch.contiguous_format).view(-1)
+    t = t.detach().to_dense() if t.is_sparse else t.detach()
+    return t.resolve_conj().resolve_neg().cpu().clone(memory_format=torch.contiguous_format).view(-1)
 
 
 def difference(a: Any, b: Any) -> str:

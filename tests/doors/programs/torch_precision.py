@@ -1,7 +1,5 @@
 """f16 and bf16 on cuda: what a GPU computes in f32 and rounds once has the bits of that. Prints a line for each that has not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -6,8 +6,6 @@
 tests/data/torch_random_h100.json is the file of torch 2.11.0+cu130 on an H100; the numbers are sizes of SIZES.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 On a machine with a GPU and torch for CUDA, `torch_steps.py gpu` prints those of the GPU.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

@@ -3,8 +3,6 @@
 What is computed must be what the CPU computes in the wider type, rounded once. torch_operators.py prints what is not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +13,8 @@ from mmulator.doors.torch.retyped import _WIDER
 from tests.doors.programs.torch_operators import attempt, on_cuda
 
 RARE = [torch.uint16, torch.uint32, torch.float8_e4m3fn, torch.float8_e5m2]
-ELSEWHERE = {"nn.functional.rrelu", "histc"}  # random; below
+ATTENTION = {f"torch.ops.aten._{kind}_attention_forward" for kind in ("flash", "efficient")}  # torch_cards.py
+ELSEWHERE = {"nn.functional.rrelu", "histc", *ATTENTION}  # random; below; which the CPU has not
 COMPOSED = ("nn.functional.conv", "fft.hfft2", "fft.hfftn", "fft.ihfft2", "fft.ihfftn")  # of several, each rounds, on a GPU too
 
 

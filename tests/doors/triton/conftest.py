@@ -1,7 +1,5 @@
 """Tests of the plug-in need Triton and torch; without them they are left out by name."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Kernels of Triton that the tests launch."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

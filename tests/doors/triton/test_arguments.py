@@ -1,7 +1,5 @@
 """What may be an argument of a kernel, and what a kernel may touch of it."""
 
-from __future__ import annotations
-
 from collections import namedtuple
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Benchmarks and autotuning: one run, and a clock of counted work."""
 
-from __future__ import annotations
-
 from triton.testing import do_bench, do_bench_cudagraph  # isort: skip  (before there is a driver)
 
 from dataclasses import replace

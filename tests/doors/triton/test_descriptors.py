@@ -1,7 +1,5 @@
 """Tensor descriptors of the host and of the device, as tensor maps; clusters of blocks; what is wrong with either."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -155,7 +153,7 @@ def test_parameters_of_every_version(version: tuple[int, int]) -> None:
 
 def test_shapes_of_padded_4_bit_tensors_are_doubled_by_some_versions() -> None:
     d: Any = SimpleNamespace(shape=[8, 64])
-    for version, width in (((3, 4), 64), ((3, 6), 128), ((3, 9), 64)):
+    for version, width in (((3, 5), 128), ((3, 7), 64), ((3, 9), 64)):
         found = list(slots({"d": "tensordesc<u8[8, 64]>"}, versions.TABLE[version], [{**META, "fp4_padded": True}]))
         assert [s.part(d) for s in found[1:3] if s.part] == [8, width]
 
@@ -165,9 +163,6 @@ def test_what_the_driver_utilities_make() -> None:
     made = mm.TensorMap.tiled(x, (16, 32), swizzle="64B", l2_promotion="128B").encode(x.data_ptr())
     asked = x.data_ptr(), 2, 2, 6, [16, 32], [50, 80], [80, 1]
     assert descriptors.fill_tiled(*asked, 0).data == made
-    memory = np.zeros(128, np.uint8)
-    descriptors.fill_memory(memory.ctypes.data, *asked)
-    assert memory.tobytes() == made
     images = torch.randn(2, 8, 8, 16).half()
     made = mm.TensorMap.im2col(images, (-1, -1), (1, 1), 16, 32, swizzle="32B", l2_promotion="128B").encode(images.data_ptr())
     asked_2 = images.data_ptr(), 1, 2, 6, [32, 16], [2, 8, 8, 16], [1024, 128, 16, 1], 0, [-1, -1], [1, 1], [1, 1, 1, 1]

@@ -1,7 +1,5 @@
 """Kernels that Triton instruments (`TRITON_INSTRUMENTATION_MODE`): their checks run as any other code of theirs."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

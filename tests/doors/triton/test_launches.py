@@ -1,7 +1,5 @@
 """Launches through Triton: hooks, options, resources, what kernels say, and errors."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

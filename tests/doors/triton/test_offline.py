@@ -1,19 +1,21 @@
 """Kernels with explicit arguments, without the plug-in; versions of Triton; what the import costs."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import triton
 
 import mmulator as mm
+from mmulator import versions
+from mmulator.doors.torch.cuda_compile import choose
 from mmulator.doors.triton.arguments import Packer, slots
 from mmulator.doors.triton.launcher import Utils
-from mmulator.doors.triton.versions import NEWEST, OLDEST, interface, known
+from mmulator.doors.triton.versions import TABLE, interface, known
 from mmulator.errors import InternalError, LaunchError, MmulatorError, UnsupportedError
 from tests.doors.triton import kernels
 
@@ -65,13 +67,23 @@ def test_what_is_refused(call: Any, words: str) -> None:
 
 
 def test_versions() -> None:
-    assert known("3.4.0", []).scratch == 1 and known("3.9.0", []) == known("4.1.0+git", [])
-    with pytest.raises(UnsupportedError, match=r"Triton 3\.3\.1 is too old: the plug-in works with 3\.4 to 3\.9"):
-        known("3.3.1", [])
-    with pytest.raises(UnsupportedError, match=r"Triton 5\.0 has no triton\.a\.b, which the plug-in uses: it works with"):
-        known("5.0", ["triton.a.b"])
-    found = tuple(int(n) for n in triton.__version__.split(".")[:2])
-    assert found >= OLDEST and (found <= NEWEST or pytest.skip(f"Triton {triton.__version__} is newer than the table"))
+    assert known("3.5.0").cluster_dims and not known("3.9.0").cluster_dims and known("9.9") == known("3.9.0+git") == interface()
+    row = versions.TABLE["triton"]
+    assert (min(TABLE), max(TABLE)) == (row.floor, row.newest) and versions.place("triton", triton.__version__) == versions.KNOWN
+
+
+def test_no_other_driver_is_active_where_ours_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for a Triton that counts active drivers, beside a GPU."""
+    from triton.backends import backends
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("TRITON_DEFAULT_BACKEND", "mmulator")
+    assert [name for name, b in backends.items() if b.driver.is_active()] == ["mmulator"]
+    monkeypatch.delenv("TRITON_DEFAULT_BACKEND")
+    assert [name for name, b in backends.items() if b.driver.is_active()] == ["nvidia"]
+    table = SimpleNamespace(backends=dict(backends))
+    assert [(name, choose(table))[0] for name in table.backends] == [*backends]  # torch is imported while Triton asks each
+    assert next(iter(table.backends)) == "mmulator"
 
 
 def test_parameters_that_do_not_fit_a_signature_are_an_error_of_ours() -> None:

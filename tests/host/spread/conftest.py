@@ -1,7 +1,5 @@
 """A Dask cluster of two processes on this machine, for all tests of the folder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Kernels whose blocks keep to themselves, or do not."""
 
-from __future__ import annotations
-
 from mmulator.host.module import Kernel, Module
 from tests.support.ptx_text import entry
 

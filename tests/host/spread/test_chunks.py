@@ -1,7 +1,5 @@
 """Products of Dask's arrays: the bits of the whole, whatever the chunks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import dask

@@ -1,7 +1,5 @@
 """`run --dask` and `conformance --dask`."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """A cluster as people have it: `dask scheduler` and `dask worker`, processes that know nothing of this one."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

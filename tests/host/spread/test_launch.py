@@ -1,7 +1,5 @@
 """A launch on a cluster of processes: the same memory, report, text and faults as on one machine; or refused, by name."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess

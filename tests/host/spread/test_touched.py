@@ -1,7 +1,5 @@
 """What a launch read and wrote, byte for byte: as a trace has it; and what is made of that."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ Every case has a statement that shows it; tests/isa/test_legality.py holds them 
 ptxas where there is one.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

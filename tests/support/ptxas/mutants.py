@@ -1,7 +1,5 @@
 """Statements that are nearly legal: one thing of a legal statement changed, or its types and shape refitted."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable, Sequence

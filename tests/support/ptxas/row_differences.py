@@ -1,7 +1,5 @@
 """Where ptxas and the rows of these chapters disagree, and why."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Statements on rows that are no matrix instructions: legal ones with operands that fit, and mutants of them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import replace

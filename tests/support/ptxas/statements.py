@@ -1,7 +1,5 @@
 """Legal statements, made from the tables of mmulator.isa: every form, in each of its operand lists."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

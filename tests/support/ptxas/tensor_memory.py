@@ -1,7 +1,5 @@
 """Statements on tcgen05: any modifiers of an instruction together, with the operands that they ask for, and others."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 

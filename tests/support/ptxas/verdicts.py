@@ -1,7 +1,5 @@
 """Verdicts on single statements: those of an installed ptxas, and ours, many statements at a time."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections import defaultdict

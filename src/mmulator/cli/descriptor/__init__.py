@@ -1,7 +1,5 @@
 """`mmulator descriptor`: matrix descriptors of wgmma, in four commands, a file each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from shlex import join
 

@@ -1,7 +1,5 @@
 """`mmulator descriptor decode`: what a word says."""
 
-from __future__ import annotations
-
 from mmulator.cli.descriptor import idesc
 from mmulator.cli.descriptor import options as o
 

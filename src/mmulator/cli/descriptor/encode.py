@@ -1,7 +1,5 @@
 """`mmulator descriptor encode`: fields to a word."""
 
-from __future__ import annotations
-
 from mmulator.cli.descriptor import idesc
 from mmulator.cli.descriptor import options as o
 from mmulator.cli.output import exclude

@@ -1,7 +1,5 @@
 """Instruction descriptors of tcgen05.mma on the command line: `--operand idesc` of encode, decode and check."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`mmulator tensormap`: tensor maps, in four commands, a file each."""
 
-from __future__ import annotations
-
 from mmulator.cli.parser import Group
 from mmulator.cli.tensormap.check import check
 from mmulator.cli.tensormap.decode import decode

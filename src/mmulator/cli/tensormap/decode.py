@@ -1,7 +1,5 @@
 """`mmulator tensormap decode`: what 128 bytes say."""
 
-from __future__ import annotations
-
 from mmulator.cli.tensormap import options as o
 
 

@@ -1,7 +1,5 @@
 """`mmulator tensormap draw`: where each element of a box lands in shared memory."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from mmulator.cli.output import exclude, misused, print_json

@@ -1,7 +1,5 @@
 """`mmulator tensormap encode`: a tensor and a box to 128 bytes."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from mmulator.cli.tensormap import options as o

@@ -1,7 +1,5 @@
 """The writer of one basic block: registers as 32-lane values, operands in and results out, masks at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import cache

@@ -3,8 +3,6 @@
 A lane's bit becomes 1 when it gets a value; the register file begins with zeros. Only used under an instrument that needs it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Tables to which instructions of a kernel point."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Any
 

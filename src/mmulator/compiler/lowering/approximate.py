@@ -3,8 +3,6 @@
 The computation, with exactly the bits of the special-function unit, is in `mmulator.twin.sfu`.
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.ops import bitcast, shuffle
 from mmulator.codegen.values import Value
 from mmulator.compiler.lowering.floatbits import loose

@@ -1,7 +1,5 @@
 """Checks of addresses that were computed from a variable and have left it, at the instructions that access memory there."""
 
-from __future__ import annotations
-
 from mmulator.codegen.ops import mask_bits
 from mmulator.codegen.types import u32
 from mmulator.codegen.values import constant

@@ -1,7 +1,5 @@
 """Calls: arguments and results are passed in each lane's local memory, at the places of program/image.py."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

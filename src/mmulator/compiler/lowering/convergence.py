@@ -1,7 +1,5 @@
 """The code before the first instruction of a block that checks that its lanes have arrived, and its warpgroup is complete."""
 
-from __future__ import annotations
-
 from mmulator.codegen.ops import reduce_or, select
 from mmulator.codegen.types import u32
 from mmulator.codegen.values import constant

@@ -6,8 +6,6 @@ address, or store them to memory that other threads see. Products propagate them
 whole and stored in part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from mmulator.codegen.lang import Native

@@ -1,7 +1,5 @@
 """Bit patterns of the floating-point formats and operations on them: NaN, flushing of subnormals, order."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.classes import dataclass

@@ -2,8 +2,6 @@
 the guard.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import Native

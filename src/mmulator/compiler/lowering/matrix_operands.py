@@ -1,7 +1,5 @@
 """Operands of matrix instructions: forms, registers in consecutive memory, addresses, and tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable
 
 import numpy as np

@@ -2,8 +2,6 @@
 ISA 9.1: cvt).
 """
 
-from __future__ import annotations
-
 from functools import reduce
 
 from mmulator.codegen.ops import select, shuffle

@@ -4,8 +4,6 @@ One integer algorithm serves all formats: drop the bits below the target's quant
 decides; the carry runs into the exponent by itself.
 """
 
-from __future__ import annotations
-
 from mmulator.classes import dataclass
 from mmulator.codegen.ops import bitcast, minimum, select
 from mmulator.codegen.types import Ty

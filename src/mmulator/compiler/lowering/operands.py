@@ -1,7 +1,5 @@
 """Operands of an instruction as values and places, for instructions that are not lane-wise."""
 
-from __future__ import annotations
-
 from mmulator.codegen.values import Value
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.ptx.tree import Instruction, Operand, PredicatePair, Reg, VectorOperand

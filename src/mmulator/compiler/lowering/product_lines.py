@@ -1,7 +1,5 @@
 """Rows of A and columns of B that the registers of a matrix product hold: what the elements of D come from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple

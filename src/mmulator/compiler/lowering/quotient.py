@@ -1,7 +1,5 @@
 """Parts of a division that is fused with a sum (program/as_ptxas/quotient.py): operations without a name in PTX."""
 
-from __future__ import annotations
-
 from mmulator.codegen.ops import select
 from mmulator.codegen.values import Value, constant
 from mmulator.compiler.lowering.approximate import divided

@@ -4,8 +4,6 @@ A lane-wise function is pure: `f(x, m, *sources) -> Value | tuple[Value, ...]`, 
 instructions; longer sequences go into an `Outlined` function, compiled once and called.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache, wraps
 from typing import Any, Protocol

@@ -5,8 +5,6 @@ An instrument is told about them before the access (events.screened). A load giv
 Instructions for several lanes together (matrices, bulk and tensor copies) end the launch as usual.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

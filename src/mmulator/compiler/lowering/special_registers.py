@@ -1,7 +1,5 @@
 """Special registers (PTX ISA 9.1, Special Registers) as values of 32 lanes, or one value for all lanes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias
 

@@ -1,7 +1,5 @@
 """For an instrument: what becomes of values whose loads may stay unread (program/unread.py)."""
 
-from __future__ import annotations
-
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.native.hooks.unread import LOADED, READ, WRITTEN, value_moves
 from mmulator.program.uses import uses_and_defs

@@ -4,8 +4,6 @@ lowering/binding.py binds functions to rows; at import, this file proves that ev
 write code with the vocabulary of lowering/ and emit/.
 """
 
-from __future__ import annotations
-
 from types import ModuleType
 
 from mmulator.codegen.ops import mask_bits

@@ -1,7 +1,5 @@
 """atom and red (PTX ISA 9.1, Parallel Synchronization and Communication Instructions)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import mask_bits
 from mmulator.codegen.values import Value

@@ -1,7 +1,5 @@
 """bar, barrier and bar.warp.sync (PTX ISA 9.1, Parallel Synchronization and Communication Instructions)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.ops import keep_order, mask_bits, trailing_zeros
 from mmulator.codegen.types import u32
 from mmulator.codegen.values import constant, extract

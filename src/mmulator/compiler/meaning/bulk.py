@@ -1,7 +1,5 @@
 """Bulk copies (PTX ISA 9.1, Data Movement and Conversion Instructions: cp.async.bulk, cp.reduce.async.bulk, st.bulk)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.compiler.emit.block import LANES

@@ -1,7 +1,5 @@
 """Instructions of thread block clusters (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.ops import mask_bits
 from mmulator.codegen.types import u32, u64, u128
 from mmulator.codegen.values import constant

@@ -1,7 +1,5 @@
 """Comparison and Selection Instructions, for all types (PTX ISA 9.1); register moves of one value."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from mmulator.codegen.ops import bitcast, select, shuffle

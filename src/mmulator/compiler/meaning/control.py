@@ -1,7 +1,5 @@
 """Control Flow Instructions (PTX ISA 9.1), and the endings of blocks that no instruction writes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mmulator.codegen.ops import mask_bits, select

@@ -1,7 +1,5 @@
 """cvt between integers, .f32, .f64, .f16 and .bf16 (PTX ISA 9.1, Data Movement and Conversion Instructions: cvt)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from mmulator.codegen.ops import (

@@ -1,7 +1,5 @@
 """cp.async (PTX ISA 9.1, Data Movement and Conversion Instructions: Asynchronous copy)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.ops import bits_mask, mask_bits, select
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import constant

@@ -1,7 +1,5 @@
 """membar and fence (PTX ISA 9.1, Parallel Synchronization and Communication Instructions)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.ops import null
 from mmulator.codegen.types import u64
 from mmulator.compiler.emit.emitter import Emitter

@@ -3,8 +3,6 @@
 Arithmetic never contracts; `.rn` is the CPU's own operation. Results that are NaN get the bits the hardware gives them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """griddepcontrol (PTX ISA 9.1, Parallel Synchronization and Communication Instructions)."""
 
-from __future__ import annotations
-
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
 from mmulator.ptx.tree import Instruction

@@ -4,8 +4,6 @@ Every operation is rounded once. In .f32 the sum of two .f16 or .bf16, and the p
 the exact result; other operations use .f64, or are first rounded to odd.
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.ops import absolute, bitcast, maximum, minimum, select
 from mmulator.codegen.rounding import has_own_rounding, odd_fma
 from mmulator.codegen.types import Ty, f64

@@ -1,7 +1,5 @@
 """Integer Arithmetic Instructions and Extended-Precision Integer Arithmetic Instructions (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

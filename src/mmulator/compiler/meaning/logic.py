@@ -1,7 +1,5 @@
 """Logic and Shift Instructions (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from mmulator.codegen.ops import (

@@ -1,7 +1,5 @@
 """ldmatrix, stmatrix and movmatrix (PTX ISA 9.1, Warp Level Matrix Multiply-Accumulate Instructions)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import Native
 from mmulator.codegen.types import u8, u32
 from mmulator.codegen.values import constant

@@ -1,7 +1,5 @@
 """mbarrier objects (PTX ISA 9.1, Parallel Synchronization and Communication Instructions: mbarrier)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.ops import bits_mask, mask_bits
 from mmulator.codegen.types import ptr, u32, u64
 from mmulator.codegen.values import Value, constant

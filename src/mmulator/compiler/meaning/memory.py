@@ -1,7 +1,5 @@
 """Loads, stores and hints about memory (PTX ISA 9.1, Data Movement and Conversion Instructions)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -279,11 +277,12 @@ def st(e: Emitter, ins: Instruction) -> None:
 @means("applypriority", "discard")
 def touch(e: Emitter, ins: Instruction) -> None:
     """Check that there is global memory, as on hardware: for discard, which loses its content, all bytes; for applypriority,
-    which hardware accepts at any address, one byte.
+    which hardware accepts at any address, one byte. The bytes stay as they are; the sanitizer knows that they are lost.
     """
     at, size = e.spill(e.address(must_be(ins.operands[0], Address))), must_be(ins.operands[1], Immediate).value
     if ins.effects.memory is MemoryEffect.WRITE:
         e.call(windows.SPACES["global"], e.w, e.lanes_of(ins), at, size, events.WRITE, e.site, e.room(U64))
+        e.call(windows.lose_each, e.w, e.lanes_of(ins), at, size)
     else:
         e.call(windows.hold_each, e.w, e.lanes_of(ins), at, 1, e.site)
 

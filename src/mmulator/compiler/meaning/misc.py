@@ -1,7 +1,5 @@
 """Miscellaneous Instructions (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.ops import trailing_zeros
 from mmulator.codegen.types import u64
 from mmulator.compiler.emit.emitter import Emitter

@@ -3,8 +3,6 @@
 Fragments come from layouts/, arithmetic from the numerics twin.
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.ops import cast_ptr, null, trailing_zeros
 from mmulator.codegen.types import u8, u32
 from mmulator.codegen.values import Value, constant, extract

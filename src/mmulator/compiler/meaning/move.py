@@ -1,7 +1,5 @@
 """mov, prmt, and conversions of addresses (PTX ISA 9.1, Data Movement and Conversion Instructions)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.ops import bitcast, cast_ptr, select, shuffle
 from mmulator.codegen.types import u8, u32, u64
 from mmulator.codegen.values import Value, constant

@@ -1,7 +1,5 @@
 """alloca, stacksave and stackrestore (PTX ISA 9.1, Stack Manipulation Instructions)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import constant
 from mmulator.compiler.emit.block import LANES

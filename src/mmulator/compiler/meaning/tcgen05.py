@@ -1,7 +1,5 @@
 """Tensor memory and the products in it (PTX ISA 9.1, TensorCore 5th Generation Family Instructions)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mmulator.codegen.ops import cast_ptr, mask_bits, maximum, minimum, trailing_zeros

@@ -1,7 +1,5 @@
 """Copies of tensors (PTX ISA 9.1, Data Movement and Conversion Instructions: Tensor copy)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.types import u32
 from mmulator.codegen.values import Value, constant
 from mmulator.compiler.emit.block import LANES

@@ -1,7 +1,5 @@
 """Tensor maps made by a kernel (PTX ISA 9.1: tensormap.replace, tensormap.cp_fenceproxy)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import constant
 from mmulator.compiler.emit.block import LANES

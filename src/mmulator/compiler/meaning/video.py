@@ -3,8 +3,6 @@
 `scalar`, `mad` and `simd` are pure functions of the operands; selectors are the suffixes of the registers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Warp-level instructions: shfl, vote, match, redux, elect, activemask (PTX ISA 9.1)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.ops import bits_mask, iota, mask_bits, select, shuffle, trailing_zeros
 from mmulator.codegen.types import i32, u32, u64
 from mmulator.codegen.values import constant, extract, splat

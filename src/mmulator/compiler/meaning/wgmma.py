@@ -1,8 +1,6 @@
 """Asynchronous warpgroup-level matrix instructions (PTX ISA 9.1, Asynchronous Warpgroup Level Matrix Multiply-Accumulate
 Instructions)."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Warp-level matrix instructions: wmma.load, wmma.store, wmma.mma (PTX ISA 9.1, Warp Level Matrix Multiply-Accumulate
 Instructions)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.ops import bitcast, trailing_zeros

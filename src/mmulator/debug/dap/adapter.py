@@ -2,8 +2,6 @@
 inside the program (agent.py).
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

@@ -1,7 +1,5 @@
 """The capabilities of the adapter, as `initialize` says them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.rules import TOPICS

@@ -1,7 +1,5 @@
 """The program under the debugger, as a process of its own: its output, its end, and the line to the debugger inside it."""
 
-from __future__ import annotations
-
 import codecs
 import ctypes
 import json

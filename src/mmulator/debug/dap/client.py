@@ -1,7 +1,5 @@
 """The client of the Debug Adapter Protocol: messages to it, and how its own are taken in."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress

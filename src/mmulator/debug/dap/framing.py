@@ -3,8 +3,6 @@
 Debug Adapter Protocol 1.71, "Base Protocol".
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any, Protocol

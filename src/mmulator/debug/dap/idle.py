@@ -1,7 +1,5 @@
 """Answers to requests while no launch is under control: the program has not begun, or runs between two launches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.debug.dap.capabilities import DEADLOCKS, FAULTS

@@ -5,8 +5,6 @@ says what is wrong (`fault_in`). Members that are not looked at are let through.
 protocol's schema by tests.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The scopes of a frame: registers, operands, matrices, arguments, memory, barriers, and operations in flight."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The adapter on standard streams, or on a port of this machine."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -4,8 +4,6 @@ one. It has no code of its own.
 Visual Studio Code, "Debugger Extension"; the file is what `code --install-extension` takes.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Barriers: named ones, mbarriers and the cluster's, with who has arrived, who waits, and who is missing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from textwrap import wrap

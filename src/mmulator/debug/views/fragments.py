@@ -1,7 +1,5 @@
 """Fragments at a matrix instruction: registers of the lanes of a warp or warpgroup as matrices, through layouts/."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

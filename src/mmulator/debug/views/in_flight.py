@@ -1,7 +1,5 @@
 """Asynchronous operations in flight: cp.async, wgmma, bulk and tensor copies, tcgen05; whose they are, and what they touch."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass

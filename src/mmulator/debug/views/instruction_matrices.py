@@ -1,7 +1,5 @@
 """The matrices of the next instruction: what a matrix product, a matrix move or a tensor copy is about to read or write."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 

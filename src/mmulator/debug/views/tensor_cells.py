@@ -1,7 +1,5 @@
 """Tensor memory as lanes and columns, and as the matrices that tcgen05 instructions read and write, through layouts/."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 layouts/ gives the addresses; here bytes become elements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from typing import Any

@@ -1,7 +1,5 @@
 """Where the warps of a block are: a row for warps that are alike, as `info cuda warps` groups them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Faults of bulk copies as sentences."""
 
-from __future__ import annotations
-
 from mmulator.native.state import FaultKind
 from mmulator.ptx.tree import Instruction
 

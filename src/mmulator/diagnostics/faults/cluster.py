@@ -1,7 +1,5 @@
 """Faults of clusters as sentences: shared memory of other blocks, and the barrier of a cluster."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Faults as sentences: which thread failed, at which instruction and address, in which buffer, and how to repair it."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

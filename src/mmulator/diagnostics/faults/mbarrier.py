@@ -1,7 +1,5 @@
 """Misuse of mbarriers, and deadlocks of threads that wait at mbarriers, as sentences: what is missing, and who arrived last."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from mmulator.diagnostics.faults.cluster import waits_text

@@ -1,7 +1,5 @@
 """Addresses outside the kernel's memory, in words: from which argument an address was computed, and what lies near it."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -30,7 +28,7 @@ def place_of(grid: Grid, address: int, ins: Instruction) -> tuple[bool, str, str
 
     The place reads `byte 4096 of argument 1 (x), which has 512; 512 bytes before argument 0 (out)`.
     """
-    argument = _argument(grid, ins)
+    argument = argument_of(grid, ins)
     if argument is not None and not argument[0]:
         return True, f"byte {address} of {argument[1]}, which is null", f"pass memory for {argument[1]}, or do not access it"
     memories = named(grid)
@@ -93,7 +91,7 @@ def own_memory(grid: Grid, address: int) -> str:
     return f"byte {address - value} of argument {n} ({called(grid.kernel.program.entry.function)[n]}), which points to {name}"
 
 
-def _argument(grid: Grid, ins: Instruction) -> tuple[int, str] | None:
+def argument_of(grid: Grid, ins: Instruction) -> tuple[int, str] | None:
     """The pointer argument from which an access computed its address, as (value, name); None if that is unknown."""
     function = function_of(grid, ins)
     if function is None or function.name != grid.kernel.program.entry.function.name:

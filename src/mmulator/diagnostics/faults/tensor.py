@@ -1,7 +1,5 @@
 """Faults of tensor copies as sentences: the copy, the contents of its tensor map, and what the map or the memory lacks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from mmulator.diagnostics.faults.cluster import MULTICAST

@@ -1,7 +1,5 @@
 """Faults of tensor memory and of the instructions that use it, as sentences."""
 
-from __future__ import annotations
-
 from mmulator.errors import ExecutionFault, MmulatorError
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import ResidentCta

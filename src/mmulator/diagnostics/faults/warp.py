@@ -1,11 +1,10 @@
 """Faults and deadlocks of lanes that do not meet, as sentences: partial warps, deadlocks, and CTAs that do not end."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from mmulator.diagnostics.faults.cluster import WAITS, waits_text
 from mmulator.diagnostics.faults.mbarrier import describe_waits
+from mmulator.diagnostics.faults.spins import waits_for
 from mmulator.diagnostics.whereabouts import LaneGroup, everywhere, groups, lanes_text, verb, warps_text
 from mmulator.errors import ExecutionFault
 from mmulator.isa.effects import Ends, Queue, Together
@@ -166,4 +165,5 @@ def unfinished(grid: Grid, residents: Sequence[Resident]) -> tuple[str, Instruct
     found = groups(grid, begun[0])
     first = next((g for g in found if g.state == "runs"), found[0] if found else None)
     more = f", and {len(begun) - 1} more block{'s' * (len(begun) > 2)}" if len(begun) > 1 else ""
-    return f"; {begun[0]} is at {warps_text(found) or 'its end'}{more}", first.instruction if first is not None else None
+    loop = waits_for(grid, begun[0], first) if first is not None else ""
+    return f"; {begun[0]} is at {warps_text(found) or 'its end'}{more}{loop}", first.instruction if first is not None else None

@@ -1,7 +1,5 @@
 """Faults of a warpgroup as sentences: which warps and lanes are missing, and in what its warps differ."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sentences about wgmma's registers in flight, and the memory that native code needs to find misuse of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The facts that sentences about a finding use: threads, addresses and instructions of the launch in words."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

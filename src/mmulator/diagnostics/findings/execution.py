@@ -2,8 +2,6 @@
 them apart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The origin of a register without a value: the register that some path to its first use does not write, found in the text."""
 
-from __future__ import annotations
-
 from collections import deque
 
 from mmulator.diagnostics.findings.context import FindingContext, location

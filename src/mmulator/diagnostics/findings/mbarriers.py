@@ -1,7 +1,5 @@
 """Sentences about mbarriers and clusters, and memory for the records of native code about them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np

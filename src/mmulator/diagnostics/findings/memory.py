@@ -5,8 +5,6 @@ Such a function returns None if the kernel does not need the topic. If it return
 addresses of the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sentences about operands of matrix instructions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
@@ -31,6 +29,7 @@ from mmulator.rules.operands import (
     LARGE,
     LAYOUT,
     METADATA,
+    MISPLACED,
     ORDER,
     REORDERED,
     RESERVED,
@@ -256,9 +255,11 @@ def _forgiven(c: FindingContext) -> tuple[str, str, str]:
 
 
 @lru_cache(1024)
-def _judged(form: Form, operand: str, word: int, shape: int) -> tuple[str, str] | None:
-    """The error that `mmulator descriptor check` finds in a matrix descriptor, with its hint. shape: as in `matrix_described`."""
-    from mmulator.inspect.descriptors.checks import check_tile
+def _judged(form: Form, operand: str, word: int, shape: int) -> tuple[str, str, bool] | None:
+    """The error that `mmulator descriptor check` finds in a matrix descriptor, its hint, and whether a stride is 0: so an atom is
+    read again and again on purpose. shape: as in `matrix_described`.
+    """
+    from mmulator.inspect.descriptors.checks import check_tile, strides_used
     from mmulator.inspect.descriptors.tile import Placed, tile_of
     from mmulator.inspect.search import form_of
     from mmulator.inspect.tcgen05.descriptor import instruction_fields
@@ -270,20 +271,27 @@ def _judged(form: Form, operand: str, word: int, shape: int) -> tuple[str, str] 
             fields = instruction_fields(shape, form.mnemonic)
             form, shape = form_of(fields.instruction), getattr(fields.descriptor, f"transpose_{operand}")
         tile = tile_of(form, operand, bool(shape))
-        found = check_tile(Placed(tile, tile.generation.decode(word)), 0, None, 1 << 32, 0)  # beyond memory is a fault
+        placed = Placed(tile, tile.generation.decode(word))
+        found = check_tile(placed, 0, None, 1 << 32, 0)  # beyond memory is a fault
     except (MmulatorError, AttributeError):
         return None  # the launch says what is wrong
-    return next(((f.text, f.hint) for f in found if f.level == "error"), None)
+    again = any(not stride for _, stride in strides_used(placed))
+    return next(((f.text, f.hint, again) for f in found if f.level == "error"), None)
 
 
-def misplaces(c: FindingContext) -> tuple[str, str] | None:
-    """The error of a recorded matrix descriptor, with its hint."""
+def _error_of(c: FindingContext) -> tuple[str, str, bool] | None:
     operand, word, shape, _ = c.words
     return _judged(c.instruction.form, "ab"[operand], word, shape)
 
 
+def misplaces(c: FindingContext) -> Rule | None:
+    """The rule that a recorded matrix descriptor breaks."""
+    found = _error_of(c)
+    return found and (MISPLACED if c.words[3] and not found[2] else LAYOUT)
+
+
 def _layout(c: FindingContext) -> str:
-    text, hint = must_be(misplaces(c), tuple)
+    text, hint, _ = must_be(_error_of(c), tuple)
     return f"{OPERAND_NAMES[c.words[0]]} {c.words[1]:#x} of {c.instruction.mnemonic}: {text}; {hint}"
 
 
@@ -295,7 +303,7 @@ SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str] | tuple
     METADATA.number: _metadata, ORDER.number: _metadata, UNLISTED.number: _metadata, ADDRESS.number: _address,
     STRIDE.number: _stride, SHORT_STRIDE.number: _short, SPACE.number: _space, RESERVED.number: _reserved,
     BASE_OFFSET.number: _base, TILE_SWIZZLE.number: _tile, SWIZZLE_UNLIKE.number: _tile,
-    LAYOUT.number: _layout, ROWS.number: _rows, FRAGMENT.number: _fragment,
+    LAYOUT.number: _layout, MISPLACED.number: _layout, ROWS.number: _rows, FRAGMENT.number: _fragment,
     CONVERTED.number: _fragment, REORDERED.number: _fragment, UNEVEN.number: _fragment,
 }  # fmt: skip
 

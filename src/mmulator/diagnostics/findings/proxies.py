@@ -1,7 +1,5 @@
 """Sentences about the generic and the asynchronous proxy, and memory for records of asynchronous operations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sentences about races: accesses to memory without an order between them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from mmulator.diagnostics.findings.context import FindingContext

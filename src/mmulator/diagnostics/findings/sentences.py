@@ -1,7 +1,5 @@
 """Findings from the entries in the workers' tables: the topic of a rule writes the sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -62,8 +60,9 @@ def findings_of(grid: Grid, entries: Iterable[Any]) -> tuple[Finding, ...]:
             entry["rule"] = PLAIN_SYNC.number
         if entry["rule"] == LAYOUT.number:  # of each descriptor there is an entry
             entry["other_site"] = 0
-            if not operands.misplaces(FindingContext(grid, entry)):
+            if not (broken := operands.misplaces(FindingContext(grid, entry))):
                 continue
+            entry["rule"] = broken.number
         if entry["rule"] == UNREAD.number and entry["words"][2]:
             entry["rule"] = entry["words"][1]
         key = int(entry["rule"]), int(entry["site"]), int(entry["other_site"])

@@ -2,8 +2,6 @@
 memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence, Set
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sentences about tensor memory, and memory for the records of accesses to it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sentences about registers and bytes that have not been written, and memory for the marks of native code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -15,7 +13,7 @@ from mmulator.launch.arena import pointer
 from mmulator.launch.grid import Grid
 from mmulator.launch.pages import blank
 from mmulator.launch.resident import Resident
-from mmulator.native.state import LANES
+from mmulator.native.state import BY_KERNEL, LANES
 from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.kept_bits import kept_bits
 from mmulator.program.provenance import origins, variables_of
@@ -79,19 +77,24 @@ def _no_source(c: FindingContext) -> str:
     return f"{c.instruction.mnemonic} takes a value from a lane outside its member mask, or that does not execute it, and {use}"
 
 
+def _nobody(c: FindingContext) -> str:
+    since = ", or not since a discard" if c.grid.kernel.once(_discards) else ""
+    return f"neither the host nor a kernel has written them{since}"
+
+
 def _unwritten(c: FindingContext) -> str:
     """The message for unwritten device memory. Without a second instruction the reader is an atomic operation that combines."""
     if not c.against:
-        return f"{c.instruction.mnemonic} combines with bytes of device memory that neither the host nor a kernel has written"
+        return f"{c.instruction.mnemonic} combines with bytes of device memory: {_nobody(c)}"
     use = _DOES[c.words[0]].format(c.instruction.mnemonic)
-    who = "neither the host nor a kernel has written them"
+    who = _nobody(c)
     if int(c.entry["rule"]) == UNDEFINED_PART.number:
         who = "the host has written some of them, and nobody the others"
     return f"{use}, from bytes that {c.against} read: {who}"
 
 
 def _operand(c: FindingContext) -> str:
-    return f"{c.instruction.mnemonic} reads bytes that {c.against} brought: neither the host nor a kernel has written them"
+    return f"{c.instruction.mnemonic} reads bytes that {c.against} brought: {_nobody(c)}"
 
 
 def _kept(c: FindingContext) -> str:
@@ -105,6 +108,11 @@ SENTENCES: Mapping[int, Callable[[FindingContext], str]] = {
 }  # fmt: skip
 
 
+def _discards(kernel: CompiledKernel) -> bool:
+    """Whether a kernel takes the value of bytes away: a write that is a hint."""
+    return any(ins.effects.hints and ins.effects.memory is MemoryEffect.WRITE for ins in kernel.sites)
+
+
 def _atomics(kernel: CompiledKernel) -> np.ndarray:
     """The kind of each site [sites + 1], u8: 0 if it is not atomic, else as in `WatchedLaunch`."""
     kept = frozenset().union(*(kept_bits(f) for f in kernel.program.functions.values()))
@@ -114,9 +122,17 @@ def _atomics(kernel: CompiledKernel) -> np.ndarray:
 
 
 def of_launch(grid: Grid) -> Sequence[np.ndarray] | None:
-    """The watched memory with unwritten bytes, as a state and its arrays; None if all bytes are written."""
-    watched = [(r.start, r.size, r.written.marks) for r in grid.regions if r.written is not None and not r.written.whole]
-    rows = [(start, size, pointer(marks), marks) for start, size, marks in watched if marks is not None]
+    """The watched memory with bytes that are unwritten, or may be when a kernel discards some, as a state and its arrays; None if
+    there is none.
+    """
+    loses, rows = grid.kernel.once(_discards), []
+    for r in grid.regions:
+        if r.written is not None and (loses or not r.written.whole):
+            marks = r.written.doubted() if loses else r.written.marks
+            if marks is None and loses:
+                marks = np.full(r.size, BY_KERNEL, np.uint8)
+            if marks is not None:
+                rows.append((r.start, r.size, pointer(marks), marks))
     if not rows:
         return None
     stretches = np.array([(0, 0, 0), *(row[:3] for row in rows)], Stretch.numpy_dtype())

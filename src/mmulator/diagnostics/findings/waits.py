@@ -1,7 +1,5 @@
 """Findings about threads that wait for ever: what they wait for, since which phase, and which threads should have arrived."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np

@@ -1,5 +1,3 @@
 """cuda.core's programs on this machine: `install()` before they use a device, or `mmulator exec`."""
 
-from __future__ import annotations
-
 from mmulator.doors.cuda_core.install import install as install

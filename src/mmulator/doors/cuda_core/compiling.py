@@ -1,7 +1,5 @@
 """Programs and linkers of cuda.core. Each cubin that they make is followed by the PTX it was made from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps

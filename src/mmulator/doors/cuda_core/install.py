@@ -1,14 +1,11 @@
 """The door of cuda.core: compilers and linkers whose cubins keep their PTX, and errors with their reason."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 
 from mmulator.doors.libcuda import loading
 from mmulator.errors import UnsupportedError
-
-KNOWN = "cuda-core 1.0 to 1.2 is"
+from mmulator.versions import TABLE
 
 
 def install() -> None:
@@ -24,7 +21,7 @@ def install() -> None:
     if hasattr(core, "mmulator"):
         return
     if not hasattr(_program, "_program_compile_uncached") or not hasattr(cuda_utils, "CUDAError"):
-        raise UnsupportedError(f"cuda.core {core.__version__} is not known", hint=KNOWN)
+        raise UnsupportedError(f"cuda.core {core.__version__} is not known", hint=TABLE["cuda-core"].mend)
     from mmulator.doors.cuda_core.compiling import compiling, linker_class, program_class
     from mmulator.doors.libcuda.reasons import telling_class
 

@@ -4,8 +4,6 @@ nvcc writes a call for each into the program, before `main`: __cudaRegisterFatBi
 goes with each __cudaRegisterFunction and __cudaRegisterVar. A binary is loaded when one of its kernels is used first.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass

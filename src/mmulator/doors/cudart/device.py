@@ -1,48 +1,50 @@
 """The device and its properties, limits, versions, and the errors of a thread."""
 
-from __future__ import annotations
-
 import struct
 from functools import cache
-from pathlib import Path
 
 from mmulator.doors.cudart import rows
 from mmulator.doors.cudart.rows import accepts, api, process, refuses, shared, thread
 from mmulator.doors.libcuda import device as driver
 from mmulator.doors.libcuda.abi import Refused, c_string, needed, put_bytes, put_int
-from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.libcuda.codes import Code, texts
 from mmulator.doors.libcuda.state import check_device, state
-from mmulator.doors.library import leaving
+from mmulator.doors.library import leaving, x86_64
+from mmulator.doors.library.machines import HERE
 from mmulator.refusals import register
 
 # Fields of cudaDeviceProp: name, C type, and the number of CUdevice_attribute that it shows (or several, for an array). Fields
-# without a number are 0 or set by name. CUDA 13 left out what stands in _TWELVE.
+# without a number are 0 or set by name. CUDA 13 left out what stands in _TWELVE, and has the fields of _THIRTEEN and behind it.
 _FIELDS = """
 name:256s uuid:16s luid:8s luidDeviceNodeMask:I totalGlobalMem:Q sharedMemPerBlock:Q=8 regsPerBlock:i=12 warpSize:i=10
-memPitch:Q=11 maxThreadsPerBlock:i=1 maxThreadsDim:3i=2,3,4 maxGridSize:3i=5,6,7 clockRate:i=13 totalConstMem:Q=9
-major:i=75 minor:i=76 textureAlignment:Q=14 texturePitchAlignment:Q deviceOverlap:i=15 multiProcessorCount:i=16
-kernelExecTimeoutEnabled:i integrated:i canMapHostMemory:i=19 computeMode:i maxTexture1D:i maxTexture1DMipmap:i
-maxTexture1DLinear:i maxTexture2D:2i maxTexture2DMipmap:2i maxTexture2DLinear:3i maxTexture2DGather:2i maxTexture3D:3i
-maxTexture3DAlt:3i maxTextureCubemap:i maxTexture1DLayered:2i maxTexture2DLayered:3i maxTextureCubemapLayered:2i
-maxSurface1D:i maxSurface2D:2i maxSurface3D:3i maxSurface1DLayered:2i maxSurface2DLayered:3i maxSurfaceCubemap:i
-maxSurfaceCubemapLayered:2i surfaceAlignment:Q concurrentKernels:i=31 ECCEnabled:i pciBusID:i=33 pciDeviceID:i
-pciDomainID:i tccDriver:i asyncEngineCount:i=40 unifiedAddressing:i=41 memoryClockRate:i=36 memoryBusWidth:i=37
-l2CacheSize:i=38 persistingL2CacheMaxSize:i maxThreadsPerMultiProcessor:i=39 streamPrioritiesSupported:i=78
-globalL1CacheSupported:i=79 localL1CacheSupported:i=80 sharedMemPerMultiprocessor:Q=81 regsPerMultiprocessor:i=82
-managedMemory:i=83 isMultiGpuBoard:i multiGpuBoardGroupID:i hostNativeAtomicSupported:i
-singleToDoublePrecisionPerfRatio:i pageableMemoryAccess:i concurrentManagedAccess:i=89 computePreemptionSupported:i=90
-canUseHostPointerForRegisteredMem:i=91 cooperativeLaunch:i=95 cooperativeMultiDeviceLaunch:i sharedMemPerBlockOptin:Q=97
-pageableMemoryAccessUsesHostPageTables:i directManagedMemAccessFromHost:i maxBlocksPerMultiProcessor:i=106
-accessPolicyMaxWindowSize:i reservedSharedMemPerBlock:Q=111 hostRegisterSupported:i=99 sparseCudaArraySupported:i
-hostRegisterReadOnlySupported:i timelineSemaphoreInteropSupported:i memoryPoolsSupported:i=115 gpuDirectRDMASupported:i
-gpuDirectRDMAFlushWritesOptions:I gpuDirectRDMAWritesOrdering:i memoryPoolSupportedHandleTypes:I
-deferredMappingCudaArraySupported:i ipcEventSupported:i clusterLaunch:i=120 unifiedFunctionPointers:i
+memPitch:Q=11 maxThreadsPerBlock:i=1 maxThreadsDim:3i=2,3,4 maxGridSize:3i=5,6,7 clockRate:i=13 totalConstMem:Q=9 major:i=75
+minor:i=76 textureAlignment:Q=14 texturePitchAlignment:Q=51 deviceOverlap:i=15 multiProcessorCount:i=16
+kernelExecTimeoutEnabled:i=17 integrated:i=18 canMapHostMemory:i=19 computeMode:i=20 maxTexture1D:i=21
+maxTexture1DMipmap:i=77 maxTexture1DLinear:i=69 maxTexture2D:2i=22,23 maxTexture2DMipmap:2i=73,74
+maxTexture2DLinear:3i=70,71,72 maxTexture2DGather:2i=45,46 maxTexture3D:3i=24,25,26 maxTexture3DAlt:3i=47,48,49
+maxTextureCubemap:i=52 maxTexture1DLayered:2i=42,43 maxTexture2DLayered:3i=27,28,29 maxTextureCubemapLayered:2i=53,54
+maxSurface1D:i=55 maxSurface2D:2i=56,57 maxSurface3D:3i=58,59,60 maxSurface1DLayered:2i=61,62 maxSurface2DLayered:3i=63,64,65
+maxSurfaceCubemap:i=66 maxSurfaceCubemapLayered:2i=67,68 surfaceAlignment:Q=30 concurrentKernels:i=31 ECCEnabled:i=32
+pciBusID:i=33 pciDeviceID:i=34 pciDomainID:i=50 tccDriver:i=35 asyncEngineCount:i=40 unifiedAddressing:i=41
+memoryClockRate:i=36 memoryBusWidth:i=37 l2CacheSize:i=38 persistingL2CacheMaxSize:i=108 maxThreadsPerMultiProcessor:i=39
+streamPrioritiesSupported:i=78 globalL1CacheSupported:i=79 localL1CacheSupported:i=80 sharedMemPerMultiprocessor:Q=81
+regsPerMultiprocessor:i=82 managedMemory:i=83 isMultiGpuBoard:i=84 multiGpuBoardGroupID:i=85 hostNativeAtomicSupported:i=86
+singleToDoublePrecisionPerfRatio:i=87 pageableMemoryAccess:i=88 concurrentManagedAccess:i=89 computePreemptionSupported:i=90
+canUseHostPointerForRegisteredMem:i=91 cooperativeLaunch:i=95 cooperativeMultiDeviceLaunch:i=96 sharedMemPerBlockOptin:Q=97
+pageableMemoryAccessUsesHostPageTables:i=100 directManagedMemAccessFromHost:i=101 maxBlocksPerMultiProcessor:i=106
+accessPolicyMaxWindowSize:i=109 reservedSharedMemPerBlock:Q=111 hostRegisterSupported:i=99 sparseCudaArraySupported:i=112
+hostRegisterReadOnlySupported:i=113 timelineSemaphoreInteropSupported:i=114 memoryPoolsSupported:i=115
+gpuDirectRDMASupported:i=116 gpuDirectRDMAFlushWritesOptions:I=117 gpuDirectRDMAWritesOrdering:i=118
+memoryPoolSupportedHandleTypes:I=119 deferredMappingCudaArraySupported:i=121 ipcEventSupported:i=125 clusterLaunch:i=120
+unifiedFunctionPointers:i=129 deviceNumaConfig:i=130 deviceNumaId:i=131 mpsEnabled:i=133 hostNumaId:i=134
+gpuPciDeviceID:I=139 gpuPciSubsystemID:I=140 hostNumaMultinodeIpcSupported:i=143
 """
 _TWELVE = {
     "clockRate", "deviceOverlap", "kernelExecTimeoutEnabled", "computeMode", "maxTexture1DLinear", "memoryClockRate",
     "singleToDoublePrecisionPerfRatio", "cooperativeMultiDeviceLaunch",
 }  # fmt: skip
-_BEHIND = {12: 63 * 4, 13: 7 * 4 + 4 * 56}  # bytes behind the fields
+_THIRTEEN = "deviceNumaConfig"
+_BEHIND = {12: 63 * 4, 13: 4 * 56}  # bytes behind the fields
 _ALIGN = {"Q": 8, "i": 4, "I": 4, "s": 1}
 
 
@@ -53,6 +55,8 @@ def layout(version: int) -> tuple[dict[str, tuple[int, str, tuple[int, ...]]], i
     for word in _FIELDS.split():
         name, _, kind = word.partition(":")
         kind, _, numbers = kind.partition("=")
+        if version < 13 and name == _THIRTEEN:
+            break
         if version >= 13 and name in _TWELVE:
             continue
         align = _ALIGN[kind[-1]]
@@ -66,7 +70,7 @@ def properties(version: int) -> bytes:
     """The chip as cudaDeviceProp of a version of CUDA."""
     fields, size = layout(version)
     chip = state().driver.device
-    known, memory = driver.attributes(chip), bytearray(size)
+    known, memory = chip.attributes, bytearray(size)
     for at, kind, numbers in fields.values():
         if numbers:
             struct.pack_into(f"<{kind}", memory, at, *(known.get(n, 0) for n in numbers))
@@ -94,6 +98,7 @@ shared(
     ("DeviceGetAttribute", "pii", driver.device_get_attribute), ("DeviceGetPCIBusId", "pii", driver.device_get_bus),
     ("DeviceGetByPCIBusId", "pp", driver.device_by_bus), ("DeviceCanAccessPeer", "pii", driver.device_can_access_peer),
     ("DeviceGetStreamPriorityRange", "pp", driver.priorities),
+    ("DeviceGetSharedMemConfig", "p", driver.get_banks),
     ("DeviceGetLimit ThreadGetLimit", "pi", driver.get_limit), ("DeviceSetLimit ThreadSetLimit", "iq", driver.set_limit),
 )  # fmt: skip
 
@@ -105,7 +110,7 @@ def device_count(out: int) -> None:
 
 @api("cudaGetDevice", "p", lost=False)
 @api("cudaChooseDevice", "pp")
-@api("cudaDeviceGetCacheConfig cudaThreadGetCacheConfig cudaDeviceGetSharedMemConfig", "p")
+@api("cudaDeviceGetCacheConfig cudaThreadGetCacheConfig", "p")
 def write_zero(out: int) -> None:
     put_int(out, 0)
 
@@ -127,9 +132,15 @@ def peer_attribute(out: int, attribute: int, device: int, peer: int) -> None:
 
 
 @api("cudaDeviceEnablePeerAccess", "iu")
+def enable_peer(peer: int) -> None:
+    _check(peer)
+    raise Refused(Code.PEER_ACCESS_UNSUPPORTED)
+
+
 @api("cudaDeviceDisablePeerAccess", "i")
-def peer_access(peer: int) -> None:
-    raise Refused(Code.INVALID_DEVICE if peer == 0 else Code.PEER_ACCESS_UNSUPPORTED)
+def disable_peer(peer: int) -> None:
+    _check(peer)
+    raise Refused(Code.PEER_ACCESS_NOT_ENABLED)
 
 
 @api("cudaDeviceSynchronize cudaThreadSynchronize")
@@ -144,15 +155,21 @@ def reset() -> None:
 
     memory.free_all()
     process.sticky = thread.last = register.sticky = rows.SUCCESS
+    process.flags = 0
+
+
+_FLAGS = 0x9F  # how to wait, mapped memory, local memory, synchronous copies
 
 
 @api("cudaGetDeviceFlags", "p")
 def get_flags(out: int) -> None:
-    put_int(out, process.flags)
+    put_int(out, process.flags | driver.MAPS_HOST)
 
 
 @api("cudaSetDeviceFlags", "u")
 def set_flags(flags: int) -> None:
+    if flags & ~_FLAGS:
+        raise Refused(Code.INVALID_VALUE)
     process.flags = flags
 
 
@@ -167,13 +184,6 @@ def runtime_version(out: int) -> None:
 
 
 # errors ---------------------------------------------------------------------------------------------------------------
-@cache
-def errors() -> dict[int, tuple[str, str]]:
-    """(name, text) of each error by its code."""
-    lines = Path(__file__).with_name("errors.txt").read_text().splitlines()[1:]
-    return {int(code): (name, text) for code, name, text in (line.split(" ", 2) for line in lines)}
-
-
 def _last(keep: bool) -> int:
     found = thread.last  # also a fault is told once (seen on an H200), although each later call returns it again
     if found:
@@ -184,13 +194,22 @@ def _last(keep: bool) -> int:
 
 
 def _text(which: int, code: int) -> int:
-    return c_string(errors().get(code, ("unrecognized error code",) * 2)[which])
+    return c_string(texts().get(code, ("unrecognized error code",) * 2)[which])
 
 
 rows.plain("cudaGetLastError", "", lambda: _last(False))
 rows.plain("cudaPeekAtLastError", "", lambda: _last(True))
 rows.plain("cudaGetErrorName", "i", lambda code: _text(0, code), pointer=True)
 rows.plain("cudaGetErrorString", "i", lambda code: _text(1, code), pointer=True)
+
+def _channel(out: int, *described: int) -> int:
+    """Write a cudaChannelFormatDesc: bits of x, y, z and w, and the kind. Returns where it lies, as functions of structs do."""
+    put_bytes(out, struct.pack("<5i", *described))
+    return out
+
+
+if HERE is x86_64:  # elsewhere the place comes in a register that functions of Python do not see
+    rows.plain("cudaCreateChannelDesc", "piiiii", _channel, pointer=True)
 
 accepts("cudaProfilerStart cudaProfilerStop", "", "there is no profiler to start or stop")
 accepts(
@@ -208,7 +227,7 @@ refuses(
 refuses(
     "textures, surfaces and arrays are not modelled",
     " ".join(n for n in rows.names() if ("Array" in n or "Texture" in n or "Surface" in n or "ChannelDesc" in n) and n[0] == "c"
-             and "Graph" not in n and "External" not in n),
+             and "Graph" not in n and "External" not in n and n not in rows.ROWS),
 )  # fmt: skip
 refuses(
     "graphics are not modelled",

@@ -1,7 +1,5 @@
 """Graphs, captures of streams and objects of the program: the driver API's functions with the runtime's structs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

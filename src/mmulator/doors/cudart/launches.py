@@ -1,7 +1,5 @@
 """Launches, attributes of kernels, occupancy, streams and events, and entry points of the driver."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from typing import Any

@@ -1,7 +1,5 @@
 """Libraries of kernels that a program loads, hints on memory, batches of copies, attributes of streams, and CUDA's log."""
 
-from __future__ import annotations
-
 from ctypes import c_void_p
 
 from mmulator.doors.cudart.rows import accepts, api, plain, refuses, shared, thread

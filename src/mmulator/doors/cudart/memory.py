@@ -1,7 +1,5 @@
 """Memory of every kind, copies and fills: the driver API's functions with the runtime's arguments."""
 
-from __future__ import annotations
-
 from mmulator.doors.cudart.binaries import RuntimeRefused, variable
 from mmulator.doors.cudart.rows import ByteExtent, Pitched, api, shared
 from mmulator.doors.graphs import operations
@@ -79,7 +77,7 @@ shared(
     ("DeviceGetDefaultMemPool DeviceGetMemPool", "pi", device_pool), ("DeviceSetMemPool", "ip", driver.set_pool),
     ("MemPoolCreate", "pp", driver.pool_create), ("MemPoolDestroy", "p", driver.pool_destroy),
     ("MemPoolSetAttribute", "pip", driver.pool_set), ("MemPoolGetAttribute", "pip", driver.pool_get),
-    ("MemPoolTrimTo", "pq", driver.pool_trim), ("MemPoolSetAccess", "ppq", driver.pool_trim),
+    ("MemPoolTrimTo", "pq", driver.pool_trim), ("MemPoolSetAccess", "ppq", driver.pool_set_access),
     ("MemPoolGetAccess", "ppp", driver.pool_get_access),
 )  # fmt: skip
 

@@ -1,7 +1,5 @@
 """The table of a runtime library that is loaded: each slot gets the function of a row."""
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import struct

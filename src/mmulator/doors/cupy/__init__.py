@@ -5,6 +5,4 @@ arrays are host memory; kernels that the program brings (RawKernel, RawModule, E
 does, and run here; every other function raises UnsupportedError with its name.
 """
 
-from __future__ import annotations
-
 from mmulator.doors.cupy.install import install as install

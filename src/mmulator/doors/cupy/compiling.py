@@ -1,7 +1,5 @@
 """CUDA C++ to PTX by NVRTC, through CuPy's own binding of it and with the options that CuPy adds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

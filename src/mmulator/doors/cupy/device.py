@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.doors.libcuda.device import attributes
 from mmulator.driver import Event as DriverEvent
 from mmulator.driver import Stream as DriverStream
 from mmulator.driver import current
+from mmulator.driver.chips import DRIVER_VERSION
 from mmulator.driver.streams import Finished
 from mmulator.errors import LaunchError
 
@@ -46,15 +46,15 @@ class CupyDevice:
 
     @property
     def compute_capability(self) -> str:
-        return current().device.name[3:]
+        return compute_capability()
 
     @property
     def mem_info(self) -> tuple[int, int]:
-        return current().device.memory, current().device.memory
+        return memory()
 
     @property
     def attributes(self) -> dict[str, int]:
-        known = attributes(current().device)
+        known = current().device.attributes
         names = {1: "MaxThreadsPerBlock", 10: "WarpSize", 16: "MultiProcessorCount", 8: "MaxSharedMemoryPerBlock", 75:
                  "ComputeCapabilityMajor", 76: "ComputeCapabilityMinor", 97: "MaxSharedMemoryPerBlockOptin"}  # fmt: skip
         return {name: known[n] for n, name in names.items()}
@@ -117,3 +117,37 @@ def device_count() -> int:
 
 def synchronize() -> None:
     """Nothing to wait for: launches are synchronous."""
+
+
+def compute_capability() -> str:
+    """The chip's number without a dot, "90"."""
+    return current().device.name[3:]
+
+
+def memory() -> tuple[int, int]:
+    """(free bytes, all bytes) of the chip."""
+    return current().device.memory, current().device.memory
+
+
+def properties(device: int = 0) -> dict[str, Any]:
+    """cupy.cuda.runtime.getDeviceProperties: the fields that programs choose code by."""
+    CupyDevice(device)
+    chip, known = current().device, current().device.attributes
+    major, minor = chip.capability
+    return {
+        "name": chip.product.encode(), "totalGlobalMem": chip.memory, "major": major, "minor": minor, "warpSize": known[10],
+        "multiProcessorCount": chip.multiprocessors, "maxThreadsPerBlock": known[1], "sharedMemPerBlock": known[8],
+        "sharedMemPerBlockOptin": known[97], "l2CacheSize": chip.l2, "clockRate": chip.clock,
+    }
+
+
+def runtime() -> dict[str, Any]:
+    """Functions of cupy.cuda.runtime, by name: questions about the device, and waits."""
+    version = DRIVER_VERSION
+    return {
+        "getDeviceCount": device_count, "getDevice": lambda: 0, "setDevice": lambda device: CupyDevice(device).use() and None,
+        "deviceSynchronize": synchronize, "streamSynchronize": lambda stream: None, "runtimeGetVersion": lambda: version,
+        "driverGetVersion": lambda: version, "memGetInfo": memory, "getDeviceProperties": properties,
+        "deviceGetAttribute": lambda number, device: current().device.attributes[number],
+        "deviceCanAccessPeer": lambda device, peer: 0, "profilerStart": synchronize, "profilerStop": synchronize,
+    }

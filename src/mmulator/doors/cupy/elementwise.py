@@ -2,8 +2,6 @@
 inputs, so the bits are the operation's, however the loop around it is written.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The names of cupy, replaced for a program."""
 
-from __future__ import annotations
-
 import types
 from collections.abc import Callable
 from typing import Any
@@ -47,8 +45,9 @@ def install() -> None:
         "is_available": lambda: True, "MemoryPointer": arrays.MemoryPointer,
     })  # fmt: skip
     device.CupyStream.null = device.CupyStream(null=True)
-    _put(cupy.cuda.runtime, {
-        "getDeviceCount": device.device_count, "deviceSynchronize": device.synchronize, "getDevice": lambda: 0,
+    _put(cupy.cuda.runtime, device.runtime())
+    _put(cupy.cuda.device, {
+        "Device": device.CupyDevice, "get_compute_capability": device.compute_capability, "get_device_id": lambda: 0,
     })  # fmt: skip
     _put(cupy.cuda.stream, {"get_current_stream": device.current_stream})
 

@@ -1,7 +1,5 @@
 """Functions of graphs that the driver and the runtime have with the same arguments, by the name behind `cu` and `cuda`."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ MADE makes an operation from the name under which a captured function
 records itself and that function's arguments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 

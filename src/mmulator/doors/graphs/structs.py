@@ -1,7 +1,5 @@
 """Functions of graphs with structs of parameters, which the driver and the runtime lay out in different ways."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from collections.abc import Callable

@@ -6,8 +6,6 @@ for
 the door that tells the program (`taken`).
 """
 
-from __future__ import annotations
-
 import ctypes
 import re
 import sys

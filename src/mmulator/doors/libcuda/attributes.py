@@ -1,7 +1,5 @@
 """Attributes of kernels about the clusters in which they are launched (CUfunction_attribute)."""
 
-from __future__ import annotations
-
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import CudaKernel
@@ -11,7 +9,7 @@ from mmulator.ptx.directives import clusters
 Extent = tuple[int, int, int]
 MUST_BE_SET, WIDTH, HEIGHT, DEPTH, NON_PORTABLE, POLICY = range(10, 16)
 _EXTENT = (WIDTH, HEIGHT, DEPTH)
-_LEAST_MOST = {MUST_BE_SET: (0, 1), NON_PORTABLE: (0, 1), POLICY: (0, 2)}
+_MOST = {NON_PORTABLE: 2**31 - 1, POLICY: 2}  # a value of the first is true or false
 
 
 def compiled_cluster(kernel: CudaKernel) -> Extent | None:
@@ -41,8 +39,8 @@ def set_cluster_attribute(kernel: CudaKernel, number: int, value: int) -> None:
         if value < 0:
             raise Refused(Code.INVALID_VALUE)
     else:
-        least, most = _LEAST_MOST.get(number, (1, 0))
-        if not least <= value <= most:
+        if not 0 <= value <= _MOST.get(number, -1):
             raise Refused(Code.INVALID_VALUE)
+        value = min(value, 1) if number == NON_PORTABLE else value
     kernel.clusters[number] = value
     kernel.shapes.clear()

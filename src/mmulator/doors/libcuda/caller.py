@@ -1,7 +1,5 @@
 """The caller's memory, read and written without a signal: an address without memory is an answer (process_vm_readv(2))."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import mmap

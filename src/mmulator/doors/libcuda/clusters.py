@@ -1,7 +1,5 @@
 """Launches as configurations (CUlaunchConfig), clusters of blocks, and how many clusters a device holds."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Result codes of the driver API and their names (CUDA Driver API, CUresult)."""
 
-from __future__ import annotations
-
 from enum import IntEnum
+from functools import cache
+from pathlib import Path
 
 CODES: dict[int, str] = {
     0: "SUCCESS", 1: "INVALID_VALUE", 2: "OUT_OF_MEMORY", 3: "NOT_INITIALIZED", 4: "DEINITIALIZED", 5: "PROFILER_DISABLED",
@@ -31,6 +31,13 @@ CODES: dict[int, str] = {
     910: "GRAPH_EXEC_UPDATE_FAILURE", 911: "EXTERNAL_DEVICE", 912: "INVALID_CLUSTER_SIZE", 913: "FUNCTION_NOT_LOADED",
     914: "INVALID_RESOURCE_TYPE", 915: "INVALID_RESOURCE_CONFIGURATION", 916: "KEY_ROTATION", 999: "UNKNOWN",
 }  # fmt: skip
+
+
+@cache
+def texts() -> dict[int, tuple[str, str]]:
+    """(the runtime's name, the text) of each error by its code; the texts of the driver are the same (asked of an H200)."""
+    lines = Path(__file__).with_name("errors.txt").read_text().splitlines()[1:]
+    return {int(code): (name, text) for code, name, text in (line.split(" ", 2) for line in lines)}
 
 
 class Code(IntEnum):
@@ -63,6 +70,7 @@ class Code(IntEnum):
     INVALID_PC = 718
     LAUNCH_TIMEOUT = 702
     PEER_ACCESS_UNSUPPORTED = 217
+    PEER_ACCESS_NOT_ENABLED = 705
     HOST_MEMORY_ALREADY_REGISTERED = 712
     HOST_MEMORY_NOT_REGISTERED = 713
     LAUNCH_FAILED = 719

@@ -1,30 +1,14 @@
 """Devices and contexts: one device, the chip of the driver, and one context that lives as long as the process."""
 
-from __future__ import annotations
-
 from mmulator.doors.libcuda.abi import Refused, api, c_string, name_of, put, put_bytes, put_int, text, untaken
-from mmulator.doors.libcuda.codes import CODES, Code
+from mmulator.doors.libcuda.codes import CODES, Code, texts
 from mmulator.doors.libcuda.state import POOL, PRIMARY, CudaContext, check_device, state
 from mmulator.doors.library import leaving
-from mmulator.driver.chips import DRIVER_VERSION, DeviceProperties
+from mmulator.driver.chips import DRIVER_VERSION
 from mmulator.launch import printing
-from mmulator.launch.limits import KIB, MAX_BLOCK, MAX_GRID, MAX_THREADS, MULTIPROCESSOR
+from mmulator.launch.limits import KIB, MAX_LOCAL
 
-NOT_THERE = range(1, 148)  # attributes that exist; those not in the table are 0: no textures, no other devices, and so on
-
-
-def attributes(chip: DeviceProperties) -> dict[int, int]:
-    """Attributes of a chip by the numbers of CUdevice_attribute."""
-    threads, blocks, shared = MULTIPROCESSOR[chip.name]
-    major, minor = chip.capability
-    cluster = int(major >= 9)
-    return {
-        1: MAX_THREADS, 2: MAX_BLOCK[0], 3: MAX_BLOCK[1], 4: MAX_BLOCK[2], 5: MAX_GRID[0], 6: MAX_GRID[1], 7: MAX_GRID[2],
-        8: 48 * KIB, 9: 64 * KIB, 10: 32, 11: 2**31 - 1, 12: 65536, 13: chip.clock, 14: 512, 15: 1, 16: chip.multiprocessors,
-        19: 1, 30: 512, 31: 1, 33: 1, 36: chip.memory_clock, 37: chip.memory_bus, 38: chip.l2, 39: threads, 40: 1, 41: 1,
-        51: 32, 75: major, 76: minor, 78: 1, 79: 1, 80: 1, 81: shared * KIB, 82: 65536, 83: 1, 89: 1, 90: 1, 91: 1, 95: 1,
-        97: chip.shared, 99: 1, 102: 1, 106: blocks, 111: KIB, 115: 1, 120: cluster, 130: -1, 131: -1, 134: -1,
-    }  # fmt: skip
+ATTRIBUTES = range(1, 148)  # numbers of CUdevice_attribute that the driver of CUDA 13.0 knows
 
 
 @api("cuInit", "u")
@@ -55,7 +39,7 @@ def get_error_string(code: int, out: int) -> int | None:
         return Code.INVALID_VALUE
     why = untaken() if code else None
     leaving.read(code)
-    put(out, c_string(str(why) if why else CODES[code].lower().replace("_", " ")))
+    put(out, c_string(str(why) if why else texts().get(code, ("", CODES[code].lower().replace("_", " ")))[1]))
     return None
 
 
@@ -97,9 +81,9 @@ def device_total_mem(out: int, device: int) -> None:
 @api("cuDeviceGetAttribute", "pii")
 def device_get_attribute(out: int, attribute: int, device: int) -> None:
     check_device(device)
-    if attribute not in NOT_THERE:
+    if attribute not in ATTRIBUTES or not out:
         raise Refused(Code.INVALID_VALUE)
-    put_int(out, attributes(state().driver.device).get(attribute, 0))
+    put_int(out, state().driver.device.attributes.get(attribute, 0))
 
 
 @api("cuDeviceComputeCapability", "ppi")
@@ -115,7 +99,11 @@ _BUS = "0000:01:00.0"
 @api("cuDeviceGetPCIBusId", "pii")
 def device_get_bus(out: int, size: int, device: int) -> None:
     check_device(device)
+    if not out:
+        raise Refused(Code.INVALID_VALUE)
     put_bytes(out, _BUS.encode()[: size - 1] + b"\0")
+    if size <= len(_BUS):
+        raise Refused(Code.INVALID_VALUE)
 
 
 @api("cuDeviceGetByPCIBusId", "pp")
@@ -274,32 +262,60 @@ def priorities(least: int, greatest: int) -> None:
     put_int(greatest, -5)
 
 
-_PRINTF = 1
-# As an H200 says with driver 580: stack of a thread, printf's buffer, the heap of malloc, launches of launched kernels, bytes
-# that the L2 cache fetches, bytes that it keeps, shared memory of a block.
-_LIMITS = {0: 1024, _PRINTF: printing.LIMIT, 2: 8 << 20, 4: 2048, 5: 64, 6: 11_796_480, 7: 232_448}
+_PRINTF, _DEPTH = 1, {3, 9}  # waits of launched kernels; shared memory of a graphics context: not with this driver
+_most = (1 << 64) - 1
+_set: dict[int, int] = {}  # by cuCtxSetLimit
 
 
-def _limit(number: int) -> int:
-    if number not in _LIMITS:
-        raise Refused(Code.UNSUPPORTED_LIMIT if number == 3 else Code.INVALID_VALUE)  # 3: depth of waits of launched kernels
-    return number
+def _limit(number: int) -> tuple[int, int, int, int]:
+    """A limit as an H200 has it with driver 580: its value, the step that values are rounded up to, the least one and the most,
+    0 where none can be set. Raises Refused.
+
+    By their numbers: stack of a thread, printf's buffer, the heap of malloc, launches of launched kernels, bytes that the second
+    cache fetches, bytes that it keeps, shared memory of a block, a graphics context.
+    """
+    chip = state().driver.device
+    l2, kept = chip.l2, chip.persisting
+    known = {
+        0: (KIB, 16, 0, MAX_LOCAL - 1), _PRINTF: (printing.LIMIT, 1, 512 * KIB, _most), 2: (8 << 20, 64 * KIB, 4 << 20, _most),
+        4: (2048, 32, 32, _most), 5: (64, 1, 0, 128), 6: (l2 * 3 // 16 * bool(kept), l2 // 16, 0, kept),
+        7: (chip.shared, 1, 0, 0), 8: (0, 1, 0, 0),
+    }  # fmt: skip
+    if number not in known:
+        raise Refused(Code.UNSUPPORTED_LIMIT if number in _DEPTH else Code.INVALID_VALUE)
+    return known[number]
 
 
 @api("cuCtxGetLimit", "pi")
 def get_limit(out: int, limit: int) -> None:
-    put(out, _LIMITS[_limit(limit)])
+    put(out, _set.get(limit, _limit(limit)[0]))
 
 
 @api("cuCtxSetLimit", "iq")
 def set_limit(limit: int, value: int) -> None:
-    _LIMITS[_limit(limit)] = value
+    _, step, least, most = _limit(limit)
+    if value > most or not most:
+        raise Refused(Code.INVALID_VALUE if most else Code.NOT_PERMITTED)
+    _set[limit] = max(-(-value // step) * step, least)
     if limit == _PRINTF:
-        printing.buffer[0] = value
+        printing.buffer[0] = _set[limit]
 
 
-@api("cuCtxGetCacheConfig cuCtxGetSharedMemConfig cuCtxGetFlags", "p")
-def write_zero(out: int) -> None:
+MAPS_HOST, FOUR_BYTES = 8, 1  # of the flags of a context; the width of a bank of shared memory
+
+
+@api("cuCtxGetFlags", "p")
+def get_flags(out: int) -> None:
+    put_int(out, MAPS_HOST)
+
+
+@api("cuCtxGetSharedMemConfig", "p")
+def get_banks(out: int) -> None:
+    put_int(out, FOUR_BYTES)
+
+
+@api("cuCtxGetCacheConfig", "p")
+def get_cache_config(out: int) -> None:
     put_int(out, 0)
 
 

@@ -3,8 +3,6 @@
 There is one memory, and the bytes are where they are: a hint changes nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from mmulator.doors.libcuda import memory

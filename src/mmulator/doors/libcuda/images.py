@@ -3,8 +3,6 @@
 An image is PTX, a fat binary, or a cubin with its PTX behind it.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

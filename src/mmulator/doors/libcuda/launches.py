@@ -1,7 +1,5 @@
 """Launches, streams and events. A launch is over when the call returns, so a stream never has to wait."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 

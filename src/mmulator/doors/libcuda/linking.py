@@ -1,7 +1,5 @@
 """CUDA's linker (cuLink): images are gathered, their PTX becomes one module, and that is what a program loads."""
 
-from __future__ import annotations
-
 import ctypes
 from dataclasses import dataclass, field
 from typing import Any

@@ -176,12 +176,26 @@ def install() -> None:
         atexit.register(_shut)
 
 
+_LOOK_UP = "cuGetProcAddress_v2"
+
+
 def _shut() -> None:
     """Prepare for the end of Python: calls are answered with CUDA_ERROR_DEINITIALIZED; giving back succeeds."""
     found = _loaded[0]
-    well = found.address(found.noted[0])  # notes the call, and returns success
+    well, ended = found.address(found.noted[0]), found.address(ENDED)  # the first notes the call, and returns success
     for n, name in enumerate(found.names):
-        found.table[n] = well if name in AT_THE_END else found.address(ENDED)
+        found.table[n] = well if name in AT_THE_END else ended
+    if sys.orig_argv:
+        return
+
+    def late(name: int, out: int, version: int, flags: int, status: int) -> int:
+        put(out, ended)
+        put_int(status, 0)
+        return Code.SUCCESS
+
+    # Python stays in a program that it is a part of, whose destructors look for the function that gives a context back.
+    found.kept.append(function := type(ENTRIES[_LOOK_UP].native)(late))
+    found.table[found.names.index(_LOOK_UP)] = ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def find(name: int, out: int, version: int) -> int:
@@ -199,7 +213,7 @@ def get_address(name: int, out: int, version: int, flags: int) -> None:
         raise Refused(Code.NOT_FOUND)
 
 
-@api("cuGetProcAddress_v2", "ppiqp", 12000)
+@api(_LOOK_UP, "ppiqp", 12000)
 def get_address_2(name: int, out: int, version: int, flags: int, status: int) -> None:
     put_int(status, find(name, out, version))
 

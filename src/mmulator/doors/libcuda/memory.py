@@ -4,13 +4,13 @@ Device memory is host memory, so a copy is a plain copy, in whichever direction;
 before a byte moves. In a program of C++ device memory has addresses at which the host can read nothing, as on a GPU.
 """
 
-from __future__ import annotations
-
 import ctypes
+import struct
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import count
 
-from mmulator.doors.libcuda.abi import Refused, api, get, needed, put, put_int
+from mmulator.doors.libcuda.abi import Refused, api, get, get_bytes, needed, put, put_int
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.device import current_context
 from mmulator.doors.libcuda.state import POOL, PRIMARY, check_device, state
@@ -49,7 +49,8 @@ def allocate(size: int, kind: str) -> int:
     require_room(size, kind)
     try:
         device = kind == DEVICE_KIND
-        address = driver.memory.allocate(size, kind, device and driver.watches, device and state().hides).address
+        place = caller() if driver.settings.why else str
+        address = driver.memory.allocate(size, kind, device and driver.watches, device and state().hides, place).address
     except MemoryError:
         raise Refused(Code.OUT_OF_MEMORY) from None
     if kind == MANAGED and size < LARGE:  # pages of the host's system have zeros in them, and programs count on that
@@ -83,6 +84,9 @@ def free(address: int) -> None:
         raise Refused(Code.INVALID_VALUE, why) from None
     if _kinds.pop(address, None) == DEVICE_KIND:
         _used[0] -= size
+    if address in _from:
+        pool, size = _from.pop(address)
+        pool.count(-size)
     _flags.pop(address, None)
     _identities.pop(address, None)
 
@@ -148,19 +152,21 @@ def mem_alloc_async(out: int, size: int, stream: int) -> None:
     put(out, allocate_on(stream, size))
 
 
-def allocate_on(stream: int, size: int) -> int:
+def allocate_on(stream: int, size: int, pool: int = POOL) -> int:
     """Address of memory that a stream allocates: a stream that is captured does so each time its graph runs."""
-    queue = state().stream(stream)
+    queue, found = state().stream(stream), _pool(pool)
     if queue.capture is None:
-        return allocate(size, DEVICE_KIND)
-    address: int = queue.capture.add(queue, "allocate", size).address
-    return address
+        address = allocate(size, found.kind)
+        _from[address] = found, size
+        found.count(size)
+        return address
+    captured: int = queue.capture.add(queue, "allocate", size).address
+    return captured
 
 
 @api("cuMemAllocFromPoolAsync", "pqpp")
 def mem_alloc_from_pool(out: int, size: int, pool: int, stream: int) -> None:
-    _pool(pool)
-    put(out, allocate_on(stream, size))
+    put(out, allocate_on(stream, size, pool))
 
 
 def set_aside(size: int) -> Allocation:
@@ -390,20 +396,53 @@ for _bits in (8, 16, 32):
 
 
 # pools --------------------------------------------------------------------------------------------------------------
-def _pool(handle: int) -> dict[int, int]:
-    if handle == POOL:
-        return _default_pool
-    found: dict[int, int] = state().find(handle, dict)
-    return found
+_LOCATIONS = {1: DEVICE_KIND, 2: PINNED, 3: PINNED}  # CUmemLocationType: the device, the host, a part of the host
+_PINNED_TYPE, _MANAGED_TYPE = 1, 2  # CUmemAllocationType
+_RESERVED, _RESERVED_HIGH, _USED, _USED_HIGH = range(5, 9)  # CUmemPool_attribute
+_WIDE = {4, _RESERVED, _RESERVED_HIGH, _USED, _USED_HIGH}  # attributes of 64 bits; the others are an int
+_PORTION = 32 << 20  # bytes that a pool takes at a time, as an H200's do
 
 
-_default_pool: dict[int, int] = {}
-_WIDE = {4, 5, 6, 7, 8}  # attributes of 64 bits; the others are an int
+@dataclass(eq=False)
+class MemoryPool:
+    """A pool. kind: of its memory. attributes: by number. access: of the device, CUmemAccess_flags."""
+
+    kind: str
+    attributes: dict[int, int] = field(default_factory=lambda: {1: 1, 2: 1, 3: 1})
+    access: int = 3
+
+    def count(self, size: int) -> None:
+        """Count bytes as used, or, below 0, as free again."""
+        known = self.attributes
+        known[_USED] = known.get(_USED, 0) + size
+        known[_RESERVED] = -(-known[_USED] // _PORTION) * _PORTION
+        for now, high in ((_USED, _USED_HIGH), (_RESERVED, _RESERVED_HIGH)):
+            known[high] = max(known.get(high, 0), known[now])
+
+
+_default_pool = MemoryPool(DEVICE_KIND)
+_defaults: dict[str, int] = {DEVICE_KIND: POOL}  # handles of default pools, by their kind
+_from: dict[int, tuple[MemoryPool, int]] = {}  # allocations of pools, by address: the pool, and how many bytes
+
+
+def _pool(handle: int) -> MemoryPool:
+    return _default_pool if handle == POOL else state().find(handle, MemoryPool)
+
+
+def _made(kind: int, location: int) -> MemoryPool:
+    """A new pool. kind: CUmemAllocationType. location: CUmemLocationType. Raises Refused."""
+    if kind == _MANAGED_TYPE and location in (0, *_LOCATIONS):
+        return MemoryPool(MANAGED)
+    where = _LOCATIONS.get(location)
+    if where is None or kind != _PINNED_TYPE:
+        raise Refused(Code.INVALID_VALUE)
+    return MemoryPool(where, access=3 if where == DEVICE_KIND else 0)
 
 
 @api("cuMemPoolCreate", "pp")
 def pool_create(out: int, properties: int) -> None:
-    put(out, state().add({}))
+    kind, _, location = struct.unpack("<3I", get_bytes(properties, 12))
+    put(out, state().add(_made(kind, location)))
 
 
 @api("cuMemPoolDestroy", "p", back=True)
@@ -414,29 +453,41 @@ def pool_destroy(pool: int) -> None:
 
 @api("cuMemPoolSetAttribute", "pip")
 def pool_set(pool: int, number: int, value: int) -> None:
-    _pool(pool)[number] = get(value, 8 if number in _WIDE else 4)
+    if number not in range(1, 9):
+        raise Refused(Code.INVALID_VALUE)
+    _pool(pool).attributes[number] = get(value, 8 if number in _WIDE else 4)
 
 
 @api("cuMemPoolGetAttribute", "pip")
 def pool_get(pool: int, number: int, out: int) -> None:
-    found = _pool(pool).get(number, used() if number in (5, 7) else int(number <= 3))
-    put(out, found, 8 if number in _WIDE else 4)
+    if number not in range(1, 9):
+        raise Refused(Code.INVALID_VALUE)
+    put(out, _pool(pool).attributes.get(number, 0), 8 if number in _WIDE else 4)
 
 
 @api("cuMemPoolTrimTo", "pq")
-@api("cuMemPoolSetAccess", "ppq")
 def pool_trim(pool: int) -> None:
     _pool(pool)
 
 
+@api("cuMemPoolSetAccess", "ppq")
+def pool_set_access(pool: int, descriptions: int, number: int) -> None:
+    for kind, _, access in struct.iter_unpack("<IiI", get_bytes(descriptions, 12 * number)):
+        if kind == 1:
+            _pool(pool).access = access
+
+
 @api("cuMemPoolGetAccess", "ppp")
 def pool_get_access(out: int, pool: int, location: int) -> None:
-    put_int(out, 3)
+    put_int(out, _pool(pool).access if get(location, 4) == 1 else 0)
 
 
 @api("cuMemGetMemPool cuMemGetDefaultMemPool", "ppi")
 def memory_pool(out: int, location: int, kind: int) -> None:
-    put(out, POOL)
+    made = _made(kind, get(location, 4))
+    if made.kind not in _defaults:
+        _defaults[made.kind] = state().add(made)
+    put(out, _defaults[made.kind])
 
 
 @api("cuDeviceSetMemPool", "ip")

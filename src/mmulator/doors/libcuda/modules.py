@@ -1,8 +1,7 @@
 """Modules, libraries, functions and kernels. A library and a module are one thing here, and so are a kernel and a function."""
 
-from __future__ import annotations
-
 from ctypes import addressof, create_string_buffer
+from math import prod
 from pathlib import Path
 
 from mmulator.doors.libcuda.abi import Refused, api, c_string, put, put_int, text
@@ -13,14 +12,14 @@ from mmulator.doors.libcuda.runtime import with_runtime
 from mmulator.doors.libcuda.state import CudaKernel, CudaLibrary, state
 from mmulator.driver.cubin import CubinResources, resources
 from mmulator.errors import LaunchError
-from mmulator.launch.limits import KIB, MAX_THREADS, MULTIPROCESSOR
+from mmulator.launch.limits import KIB, MAX_THREADS, MULTIPROCESSOR, held_by, reserved
 
 STATIC_SHARED = 48 * KIB  # bytes of a block, unless its kernel opts in to more
 
 
 def load(image: int) -> int:
     ptx, cubin = ptx_at(image)
-    return state().add(CudaLibrary(state().driver.load(with_runtime(ptx)), bool(cubin), resources(cubin)))
+    return state().add(CudaLibrary(state().driver.load(with_runtime(ptx)), resources(cubin)))
 
 
 @api("cuModuleLoadData", "pp")
@@ -139,10 +138,10 @@ def kernel_attribute(kernel: CudaKernel, number: int) -> int:
         REGISTERS, sum(v.size for v in body.variables if v.space == "local")
     )
     return {
-        0: min(f.max_threads, MAX_THREADS), 1: f.static_shared,
+        0: _most_threads(kernel), 1: f.static_shared,
         2: sum(v.size for v in f.loaded.module.tree.variables if v.space == "const" and v.linkage != "extern"),
         3: known.frame, 4: known.registers, 5: target.number,
-        6: int(chip.name[3:]) if kernel.library.binary else target.number, 8: kernel.dynamic, 9: kernel.carveout,
+        6: int(chip.name[3:]), 8: kernel.dynamic, 9: kernel.carveout,
         **cluster_attributes(kernel),
     }.get(number, 0)  # fmt: skip
 
@@ -165,6 +164,8 @@ def set_attribute(handle: int, number: int, value: int) -> None:
         kernel.dynamic = value
         kernel.shapes.clear()
     elif number == 9:
+        if not -1 <= value <= 100:
+            raise Refused(Code.INVALID_VALUE)
         kernel.carveout = value
     else:
         set_cluster_attribute(kernel, number, value)
@@ -221,20 +222,39 @@ def module_global(out: int, size: int, handle: int, name: int) -> None:
 
 # occupancy ----------------------------------------------------------------------------------------------------------
 def blocks_per_multiprocessor(kernel: CudaKernel, threads: int, dynamic: int, most: int | None = None) -> int:
-    """Blocks that a multiprocessor holds, by threads, blocks, shared memory, and, where the kernel came with a cubin, registers
-    (granules of 256 a warp). most: threads of a block, in place of the kernel's own limit.
+    """Blocks that a multiprocessor holds, by threads, blocks, shared memory, and, where the kernel came with a cubin, registers.
+    most: threads of a block, in place of the kernel's own limit.
     """
-    chip = state().driver.device
-    most_threads, most_blocks, shared = MULTIPROCESSOR[chip.name]
-    if threads < 1 or threads > min(kernel.function.max_threads if most is None else most, MAX_THREADS):
+    chip, own = state().driver.device.name, kernel.function.static_shared
+    if not 1 <= threads <= min(_most_threads(kernel) if most is None else most, MAX_THREADS) or dynamic > kernel.dynamic:
         return 0
-    used = kernel.function.static_shared + dynamic
-    warps = -(-threads // 32) * 32
-    if used > chip.shared:
-        return 0
-    registers = kernel.library.resources.get(kernel.function.name, CubinResources()).registers
-    granules = -(-max(registers, 1) * 32 // 256) * 256
-    return min(most_blocks, most_threads // warps, shared * KIB // (used + KIB), 65536 // (granules * (warps // 32)))
+    return min(held_by(chip, threads, own + dynamic, _registers(kernel), _room(kernel, own + dynamic)).values())
+
+
+def _registers(kernel: CudaKernel) -> int:
+    """Registers of a thread; 0 where the kernel came without a cubin."""
+    return kernel.library.resources.get(kernel.function.name, CubinResources()).registers
+
+
+def _most_threads(kernel: CudaKernel) -> int:
+    """Threads of a block that .maxntid and its registers allow; an H200 does not count .reqntid here."""
+    said = kernel.function.kernel.head.directives.get("maxntid") or (MAX_THREADS,)
+    by_registers = held_by(state().driver.device.name, 32, 0, _registers(kernel)).get("registers", MAX_THREADS)
+    return min(prod(int(n) for n in said), by_registers * 32, MAX_THREADS)
+
+
+# KiB of a multiprocessor that may be shared memory; also all that a chip has (tuning guides of Volta to Blackwell).
+_CARVED = (8, 16, 32, 64, 100, 132, 164, 196, 228)
+
+
+def _room(kernel: CudaKernel, used: int) -> int | None:
+    """Bytes of shared memory of a multiprocessor where the kernel prefers a part of it: the next size that holds a block."""
+    if kernel.carveout < 0:
+        return None
+    chip = state().driver.device.name
+    whole = MULTIPROCESSOR[chip][2]
+    wanted = max(kernel.carveout * whole * KIB // 100, used + reserved(chip))
+    return next((kib * KIB for kib in _CARVED if wanted <= kib * KIB <= whole * KIB), whole * KIB)
 
 
 @api("cuOccupancyMaxActiveBlocksPerMultiprocessor", "ppiq")
@@ -252,15 +272,17 @@ def potential_block(grid: int, block: int, handle: int, size_of: int, dynamic: i
 
         raise unsupported("cuOccupancyMaxPotentialBlockSize", "shared memory by a function of the block size")
     kernel = state().find(handle, CudaKernel)
-    sizes = range(32, min(limit or MAX_THREADS, kernel.function.max_threads, MAX_THREADS) + 1, 32)
-    best = max(sizes, key=lambda n: (blocks_per_multiprocessor(kernel, n, dynamic) * n, n))
+    most = min(limit or MAX_THREADS, _most_threads(kernel))
+    best = max((*range(32, most + 1, 32), most), key=lambda n: (blocks_per_multiprocessor(kernel, n, dynamic) * n, n))
     put_int(block, best)
     put_int(grid, blocks_per_multiprocessor(kernel, best, dynamic) * state().driver.device.multiprocessors)
 
 
 @api("cuOccupancyAvailableDynamicSMemPerBlock", "ppii")
 def available_shared(out: int, handle: int, blocks: int, threads: int) -> None:
-    kernel = state().find(handle, CudaKernel)
-    chip = state().driver.device
-    each = MULTIPROCESSOR[chip.name][2] * KIB // max(blocks, 1) - KIB
-    put(out, max(min(each, chip.shared) - kernel.function.static_shared, 0))
+    """Write the share of a block, as an H200 answers: what the system takes of each block is not left out."""
+    kernel, chip = state().find(handle, CudaKernel), state().driver.device
+    if not 1 <= blocks <= min(held_by(chip.name, threads, kernel.function.static_shared, _registers(kernel)).values()):
+        raise Refused(Code.INVALID_VALUE)
+    each = min(MULTIPROCESSOR[chip.name][2] * KIB // blocks // 128 * 128, chip.shared)
+    put(out, max(each - kernel.function.static_shared, 0))

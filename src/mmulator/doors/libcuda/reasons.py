@@ -1,7 +1,5 @@
 """Errors of other libraries with the reason that this driver had: instances of both error classes."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -3,8 +3,6 @@ a
 grid, malloc and free.
 """
 
-from __future__ import annotations
-
 import re
 
 from mmulator.toolkit.joining import join

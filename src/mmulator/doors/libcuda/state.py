@@ -1,7 +1,5 @@
 """Objects behind the handles that programs hold: one device, its context, modules, functions, streams, events."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass, field
 from itertools import count
@@ -28,7 +26,6 @@ class CudaLibrary:
     """
 
     loaded: LoadedModule
-    binary: bool
     resources: dict[str, CubinResources] = field(default_factory=dict)
     functions: dict[str, int] = field(default_factory=dict)
     variables: dict[str, tuple[int, int]] = field(default_factory=dict)

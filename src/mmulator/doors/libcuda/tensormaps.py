@@ -3,8 +3,6 @@
 The manual wants a map at a multiple of 64 bytes; programs that keep it in a Python object (cuda.core) do not, and are served.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Mapping
 from dataclasses import replace

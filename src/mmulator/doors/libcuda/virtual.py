@@ -4,8 +4,6 @@ One file without a name stands for the device's memory: an allocation is a part 
 Mapped neighbours with the same access are one region for kernels and copies. An allocation is mapped at one place at a time.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import struct

@@ -4,8 +4,6 @@ A program passes arguments in x0 to x7, and in x8 the address of a struct that i
 x17; w17 has the number of a function. No instruction is used that Armv8.0 lacks.
 """
 
-from __future__ import annotations
-
 import struct
 
 MACHINE, ADDRESS_OF_SYMBOL = 183, 257  # EM_AARCH64, R_AARCH64_ABS64

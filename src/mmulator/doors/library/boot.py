@@ -1,7 +1,5 @@
 """Native code inside the shared libraries: the first call of a function starts Python, once in a process."""
 
-from __future__ import annotations
-
 import struct
 from functools import cache
 from typing import Any

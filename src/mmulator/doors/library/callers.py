@@ -1,12 +1,10 @@
 """The place in a program of C++ from which the running call came: its function, and its line where the program knows it."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from itertools import dropwhile
 from pathlib import Path
@@ -27,10 +25,17 @@ class _Info(ctypes.Structure):
     _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("start", ctypes.c_void_p)]
 
 
-def _frames() -> list[int]:
-    """Addresses in the functions that are being called, the innermost first."""
-    frames = (ctypes.c_void_p * _DEEPEST)()
-    return [int(frame or 0) for frame in frames[: ctypes.CDLL(None).backtrace(frames, _DEEPEST)]]
+@cache
+def _system() -> ctypes.CDLL:
+    """The functions of C, found once: to look for them costs more than what they do."""
+    return ctypes.CDLL(None)
+
+
+def _frames() -> ctypes.Array[ctypes.c_uint64]:
+    """Addresses in the functions that are being called, the innermost first; 0 behind the last."""
+    frames = (ctypes.c_uint64 * _DEEPEST)()
+    _system().backtrace(frames, _DEEPEST)
+    return frames
 
 
 def noted() -> Callable[[], str]:
@@ -38,7 +43,7 @@ def noted() -> Callable[[], str]:
     return partial(place, _frames())
 
 
-def place(frames: list[int]) -> str:
+def place(frames: Iterable[int]) -> str:
     """Where the program has called, such as `main at tile.cu:32`; "" where that cannot be told. frames: of that call.
 
     Functions that nvcc and CUDA's headers put between are left out: the kernel's stub, what calls the stub, templates; those
@@ -53,7 +58,7 @@ def file() -> Path | None:
     """The file of the program, or the library, that has called; None where that cannot be told."""
     for frame in _frames():
         info = _Info()
-        if ctypes.CDLL(None).dladdr(ctypes.c_void_p(frame), ctypes.byref(info)) and info.file:
+        if _system().dladdr(ctypes.c_void_p(frame), ctypes.byref(info)) and info.file:
             found = Path(info.file.decode())
             if not found.name.startswith(_BETWEEN_FILES):
                 return found
@@ -95,8 +100,8 @@ def program() -> str:
 def _of_program(address: int) -> tuple[str, ...]:
     """The function and the line of an address of the program, then those that it is inlined in; () for one of a library."""
     info = _Info()
-    dladdr = ctypes.CDLL(None).dladdr
-    if not dladdr(ctypes.c_void_p(address), ctypes.byref(info)) or str(Path((info.file or b"").decode()).resolve()) != program():
+    found = _system().dladdr(ctypes.c_void_p(address), ctypes.byref(info))
+    if not found or str(Path((info.file or b"").decode()).resolve()) != program():
         return ()
     tool, offset = shutil.which("addr2line"), address - (info.base or 0)
     said = ""

@@ -10,8 +10,6 @@ with symbols, strings and a hash table; the linker also reads sections. Three ki
   six arguments into a log and return the first. Python reads the log when the library is made ready.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """Memory of the wrong side in a program of C++: the host reads device memory, and ends by SIGSEGV as on a GPU, or gives a kernel
 its own."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -3,8 +3,6 @@
 Python does not know the exit code of its process, and is over when C's functions of on_exit(3) get it; so a native function does.
 """
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """Libraries that this process has loaded: CUDA's runtime, and whether it is that of this package."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 

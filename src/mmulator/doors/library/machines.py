@@ -1,7 +1,5 @@
 """The processors for which shared libraries are made (elf.py), by the names that Linux has for them."""
 
-from __future__ import annotations
-
 import platform
 import sys
 from typing import Protocol

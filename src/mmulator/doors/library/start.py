@@ -1,7 +1,5 @@
 """Code that the first call of a shared library runs: Python is prepared in a program of C++, and the library's table filled."""
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import io

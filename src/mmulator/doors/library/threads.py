@@ -4,8 +4,6 @@ Without this, ctypes makes a new state for every call of such a thread, and what
 context, its last error, the launch between <<< and >>>.
 """
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """Machine code of x86-64 for the functions of a shared library (elf.py). Places are distances from the begin of the library."""
 
-from __future__ import annotations
-
 import struct
 
 MACHINE, ADDRESS_OF_SYMBOL = 62, 1  # EM_X86_64, R_X86_64_64

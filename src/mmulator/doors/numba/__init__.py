@@ -1,5 +1,3 @@
 """Numba-CUDA's kernels on this machine: `install()` before `from numba import cuda`, or `mmulator exec`."""
 
-from __future__ import annotations
-
 from mmulator.doors.numba.install import install as install

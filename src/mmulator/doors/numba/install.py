@@ -1,8 +1,7 @@
 """The door of Numba-CUDA, besides the driver and cuda.core, with which it compiles, links and launches."""
 
-from __future__ import annotations
-
 import os
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from functools import wraps
@@ -19,6 +18,7 @@ from mmulator.driver.memory import lenders, namers
 from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.launch.regions import Region
 from mmulator.record.names import DeviceArray
+from mmulator.versions import TABLE
 
 # Of the words that Numba passes for an array: the bytes of an element, its address, where its extents and then its strides begin.
 _ITEM, _POINTER, _SHAPE = 3, 4, 5
@@ -33,7 +33,8 @@ def install() -> None:
     from numba.cuda.cudadrv import driver
 
     if not hasattr(driver, "_Linker") or not hasattr(driver, "ObjectCode"):
-        raise UnsupportedError("this Numba-CUDA is not known", hint="numba-cuda 0.30 is")
+        what = "this Numba-CUDA is not known" if "numba_cuda" in sys.modules else "numba.cuda is Numba's own, not numba-cuda's"
+        raise UnsupportedError(what, hint=TABLE["numba-cuda"].mend)
     if getattr(driver.Driver, "mmulator", False):
         return
     driver.Driver.mmulator = True

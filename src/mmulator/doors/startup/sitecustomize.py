@@ -4,8 +4,6 @@ The program does not see it: `sys.path` is what it would be, and another sitecus
 read as if it were the only one.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib.machinery import PathFinder

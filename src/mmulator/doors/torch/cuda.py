@@ -17,7 +17,16 @@ import torch
 
 from mmulator.doors.imports import after_import
 from mmulator.doors.library.loaded import stands_in
-from mmulator.doors.torch import cuda_comm, cuda_compile, cuda_device, cuda_memory, cuda_streams, extensions
+from mmulator.doors.torch import (
+    cuda_comm,
+    cuda_compile,
+    cuda_device,
+    cuda_graphs,
+    cuda_memory,
+    cuda_settings,
+    cuda_streams,
+    extensions,
+)
 from mmulator.errors import UnsupportedError
 
 
@@ -27,9 +36,7 @@ class Missing(UnsupportedError, AttributeError):
 
 # Base classes of torch.cuda's own, by their names there.
 _ABSENT = {
-    "_CUDAGraph": ("torch.cuda.CUDAGraph", "call the function itself instead of a graph of it"),
-    "_cuda_CUDAAllocator_AllocatorState": ("torch.cuda.CUDAGraph", "call the function itself instead of a graph of it"),
-    "_MemPool": ("torch.cuda.MemPool", "there is one pool of memory"),
+    "_cuda_CUDAAllocator_AllocatorState": ("torch.cuda.memory's state of a pool", "there is one pool of memory"),
     "_cuda_CUDAAllocator": ("torch.cuda.memory.CUDAPluggableAllocator", "memory is this machine's"),
 }
 
@@ -52,11 +59,6 @@ def refuse(name: str, hint: str) -> Callable[..., NoReturn]:
     return refused
 
 
-# Functions that torch imports by name.
-_REFUSED = (
-    "_cuda_beginAllocateCurrentThreadToPool", "_cuda_beginAllocateToPool", "_cuda_endAllocateToPool", "_cuda_releasePool",
-    "_graph_pool_handle",
-)  # fmt: skip
 _PREFIXES = ("_cuda_", "_cudnn_", "_CUDA", "_nccl_", "_graph_pool")
 
 
@@ -161,10 +163,10 @@ def prepare() -> None:
     made: dict[str, Any] = {"_cuda_init": initialise, "_cudart": runtime(), "_nvtx": Markers()}
     for table in (
         cuda_device.functions, cuda_device.accelerator, cuda_streams.functions, cuda_memory.functions, cuda_comm.functions,
+        cuda_graphs.functions, cuda_settings.functions,
     ):  # fmt: skip
         made |= table()
     made |= {name: absent(*said) for name, said in _ABSENT.items()}
-    made |= {name: refuse(f"torch._C.{name}", "there are no CUDA graphs, and there is one pool of memory") for name in _REFUSED}
     theirs = [
         n for n in dir(torch._C) if n.startswith("_cuda_") and n not in made
     ]  # in a build for CUDA: it would look for a GPU

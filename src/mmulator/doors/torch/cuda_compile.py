@@ -48,10 +48,8 @@ def choose(backends: Any) -> None:
         compiler, ours = (import_module(f"mmulator.doors.triton.{name}") for name in ("compiler", "driver"))
         table[NAME] = kind(compiler=compiler.MmulatorBackend, driver=ours.MmulatorDriver)
     driver = type(nvidia.driver.__name__, (nvidia.driver,), {"is_active": staticmethod(lambda: False)})
-    table["nvidia"] = kind(compiler=nvidia.compiler, driver=driver)
-    ordered = {NAME: table[NAME], **table}
-    table.clear()
-    table.update(ordered)
+    table["nvidia"] = kind(compiler=nvidia.compiler, driver=driver)  # in its place: Triton may be going through the table
+    backends.backends = {NAME: table[NAME], **table}  # Inductor takes the first that it believes to be active
 
 
 def measured(_: Any, call: Callable[[], Any], *__: Any, return_mode: str = "min", **___: Any) -> float | list[float]:

@@ -8,7 +8,6 @@ from uuid import UUID, uuid5
 import torch
 
 from mmulator.driver import current
-from mmulator.errors import UnsupportedError
 from mmulator.launch.limits import KIB, MULTIPROCESSOR
 
 CUDA = (13, 0)  # what `torch.version.cuda` says
@@ -125,25 +124,6 @@ def architectures() -> str:
     return " ".join(f"sm_{n}" for n in sorted({*BUILT_FOR, own}))
 
 
-# what asks for nothing, or for what a CPU does not have ---------------------------------------------------------------
-def set_sync_debug_mode(mode: int | str) -> None:
-    """Raise UnsupportedError for all but the default: every operation is synchronous here."""
-    if mode not in (0, "default"):
-        raise UnsupportedError(
-            f"torch.cuda.set_sync_debug_mode({mode!r}) is not modelled", hint="all operations are synchronous on this machine"
-        )
-
-
-def set_memory_fraction(fraction: float, device: int) -> None:
-    """Raise UnsupportedError for less than all: there is no limit here."""
-    check_device(device)
-    if fraction < 1:
-        raise UnsupportedError(
-            f"torch.cuda.set_per_process_memory_fraction({fraction}) is not modelled",
-            hint="memory is this machine's, without a limit",
-        )
-
-
 def functions() -> dict[str, Any]:
     """Functions that torch._C has in a build for CUDA, by name."""
     return {
@@ -159,19 +139,8 @@ def functions() -> dict[str, Any]:
         "_cuda_getCompiledVersion": lambda: CUDA[0] * 1000 + CUDA[1] * 10,
         "_cuda_synchronize": lambda: None,
         "_cuda_ipc_collect": lambda: None,
-        "_cuda_set_sync_debug_mode": set_sync_debug_mode,
-        "_cuda_get_sync_debug_mode": lambda: 0,
-        "_cuda_setMemoryFraction": set_memory_fraction,
-        "_cuda_getMemoryFraction": lambda device: 1.0,
         "_CudaDeviceProperties": Properties,
         "_has_cuda": True,
-        # settings of libraries that are missing have no effect
-        "_cuda_clearCublasWorkspaces": lambda: None,
-        "_cuda_get_cudnn_benchmark_limit": lambda: 10,
-        "_cuda_set_cudnn_benchmark_limit": lambda limit: None,
-        "_cuda_tunableop_is_enabled": lambda: False,
-        "_cuda_tunableop_tuning_is_enabled": lambda: False,
-        "_cuda_record_untuned_is_enabled": lambda: False,
     }  # fmt: skip
 
 

@@ -81,8 +81,6 @@ def functions() -> dict[str, Any]:
         "_cuda_getAllocatorBackend": lambda: "native",
         "_cuda_cudaCachingAllocator_raw_alloc": lambda size, stream: current().memory.allocate(size, "raw memory").address,
         "_cuda_cudaCachingAllocator_raw_delete": lambda address: current().memory.free(address),
-        "_cuda_cudaCachingAllocator_is_enabled": lambda: True,
-        "_cuda_isHistoryEnabled": lambda: False,
         "_accelerator_getDeviceStats": statistics,
         "_accelerator_getMemoryInfo": information,
         "_accelerator_resetPeakStats": reset_peak,

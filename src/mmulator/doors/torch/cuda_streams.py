@@ -71,7 +71,7 @@ class StreamBase(Finished, torch.Stream):
         return PRIORITIES
 
     def is_capturing(self) -> bool:
-        return False
+        return torch.cuda.is_current_stream_capturing()
 
     def __enter__(self) -> StreamBase:
         self._before = [*getattr(self, "_before", ()), current_handle()]
@@ -144,7 +144,6 @@ def functions() -> dict[str, Any]:
         "_cuda_getDefaultStream": lambda device: _triple(0, device),
         "_cuda_getStreamFromExternal": _triple,
         "_cuda_setStream": set_current,
-        "_cuda_isCurrentStreamCapturing": lambda: False,
         "_cuda_sleep": sleep,
         "_accelerator_getStream": lambda device: torch.Stream(
             stream_id=current_handle(device), device_index=0, device_type=DEVICE_TYPE

@@ -11,6 +11,7 @@ import ctypes
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -134,6 +135,8 @@ def adopt(result: Any, given: Sequence[torch.Tensor] = ()) -> Any:
     """
     if isinstance(result, _Tensor):
         if not raw.is_dense(result):
+            if result.layout == torch.sparse_coo and sparse_result is not None:
+                return sparse_result(result, given)
             check_layout(result)
         storage = _storage_of(result)
         if storage.resizable():
@@ -213,9 +216,12 @@ MIXED = frozenset(
         "_foreach_addcmul.Tensor", "_foreach_addcmul_.Tensor", "_foreach_copy_",
     )
 )  # fmt: skip
-# Operators that torch composes of others, some of which exist only for devices it was built for.
+# Operators that torch composes of others, or of functions, some of which exist only for devices it was built for ("DispatchStub:
+# missing kernel for cuda"). tests/doors/programs/torch_calls.py calls every operator, and finds those that this table lacks.
 COMPOSITE = frozenset("aten::" + name for name in (
-    "copy_", "convolution", "_convolution", "convolution_backward",
+    "copy_", "convolution", "_convolution", "convolution_backward", "kaiser_window", "kaiser_window.periodic",
+    "kaiser_window.beta", "kaiser_window.out", "kaiser_window.periodic_out", "kaiser_window.beta_out", "conj_physical_",
+    "mode.values",
 ))  # fmt: skip
 
 
@@ -227,8 +233,18 @@ REFUSED_TYPE = re.compile(r"not implemented for '(\w+)'|doesn't support tensors 
 # Called then, with the operator, the call's arguments and torch's name of the type. Set by retyped.py.
 retyped: Callable[[torch._ops.OpOverload, tuple[Any, ...], dict[str, Any], str], Any] | None = None
 
+
+
+def recorded(name: str, run: Kernel) -> Kernel:
+    """The kernel of an operator, as captures of graphs record it. device.py puts that of cuda_graphs.py in its place."""
+    return run
+
+
 # The CPU's generator that an operator draws from, given the program's. Set by random.py.
 generator_for: Callable[[Any], Any] | None = None
+
+# Makes a sparse result of the CPU one of cuda, given the tensors that its parts may be views of. Set by device.py.
+sparse_result: Callable[[torch.Tensor, Sequence[torch.Tensor]], torch.Tensor] | None = None
 
 
 class Operator:
@@ -415,7 +431,7 @@ def fallback(op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
 
 # Kinds of tensors that cuda does not have here.
 REFUSED = {
-    "SparseCUDA": "sparse", "SparseCsrCUDA": "sparse compressed", "QuantizedCUDA": "quantized", "NestedTensorCUDA": "nested",
+    "SparseCsrCUDA": "sparse compressed", "QuantizedCUDA": "quantized", "NestedTensorCUDA": "nested",
 }  # fmt: skip
 
 
@@ -430,14 +446,14 @@ def _refuser(what: str) -> Kernel:
     return lambda op, *args, **kwargs: _refusal(op.name(), what)()
 
 
-def register(special: dict[str, Kernel], built: dict[str, dict[str, Kernel]]) -> list[torch.library.Library]:
+def register(special: dict[str, Kernel], composed: dict[str, dict[str, Kernel]]) -> list[torch.library.Library]:
     """Register kernels for CUDA's dispatch key, of all operators that the CPU has kernels for.
 
     special: kernels that do more than run the CPU's.
-    built: kernels by dispatch key, for a torch that was built for CUDA.
+    composed: kernels by dispatch key, of operators that torch composes of others.
     """
     everything = torch.library.Library("_", "IMPL", "CUDA")
-    everything.fallback(fallback, "CUDA")
+    everything.fallback(lambda op, *args, **kwargs: recorded(op.name(), partial(fallback, op))(*args, **kwargs), "CUDA")
     kept = [everything]
     own = torch.library.Library("aten", "IMPL", "CUDA")
     implement = own.m.impl
@@ -447,7 +463,7 @@ def register(special: dict[str, Kernel], built: dict[str, dict[str, Kernel]]) ->
     with warnings.catch_warnings():  # torch says so where it has kernels for CUDA
         warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel", UserWarning)
         for full in {*names, *special, *COMPOSITE}:
-            implement(full[6:], "CUDA", special.get(full) or kernel(full))
+            implement(full[6:], "CUDA", recorded(full, special.get(full) or kernel(full)))
         for key, what in REFUSED.items():
             library = torch.library.Library("_", "IMPL", key)
             library.fallback(_refuser(what), key)
@@ -456,7 +472,7 @@ def register(special: dict[str, Kernel], built: dict[str, dict[str, Kernel]]) ->
             for full in registered(key):
                 if full.startswith("aten::"):
                     of_key.m.impl(full[6:], key, _refusal(full, what))
-        for key, kernels in built.items() if "aten::mm" in of_cuda else ():
+        for key, kernels in composed.items():
             kept.append(of_key := torch.library.Library("aten", "IMPL", key))
             for name, made in kernels.items():
                 of_key.m.impl(name, key, made)

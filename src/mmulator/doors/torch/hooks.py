@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from mmulator.errors import UnsupportedError
+from mmulator.versions import TABLE
 
 HERE = Path(torch.__file__).parent
 _TABLES: list[object] = []  # of functions, alive as long as the process
@@ -27,7 +28,7 @@ _HOOKS = "ATen/detail/CUDAHooksInterface.h", "CUDAHooksInterface"
 def _unknown(what: str) -> UnsupportedError:
     return UnsupportedError(
         f"torch {torch.__version__} does not say {what}, which mmulator needs for the device cuda",
-        hint="mmulator knows torch 2.6 to 2.14, as pip installs it",
+        hint=f"{TABLE['torch'].mend}: mmulator knows torch as pip installs it",
     )
 
 
@@ -98,10 +99,11 @@ class Table:
 
 # Questions of torch, and the functions of allocator.py that answer.
 _OF_HOOKS = {
-    "one": ("hasCUDA", "isBuilt", "isAvailable", "hasPrimaryContext", "deviceCount", "getNumGPUs"),
+    "one": ("hasCUDA", "isBuilt", "isAvailable", "hasPrimaryContext", "deviceCount", "getNumGPUs", "hasCuBLASLt",
+            "hasCuSOLVER"),
     "zero": (
         "current_device", "getCurrentDevice", "setCurrentDevice", "exchangeDevice", "maybeExchangeDevice", "deviceSynchronize",
-        "init", "hasCuDNN", "compiledWithCuDNN", "compiledWithMIOpen", "hasMAGMA", "hasCuBLASLt", "hasCuSOLVER",
+        "init", "hasCuDNN", "compiledWithCuDNN", "compiledWithMIOpen", "hasMAGMA",
     ),
     "is_pinned": ("isPinnedPtr",),
     "pinned_allocator": ("getPinnedMemoryAllocator",),

@@ -138,18 +138,24 @@ def to_copy(
 
 
 # what only CUDA has ---------------------------------------------------------------------------------------------------------
+def hosted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of CPU tensors as one of tensors of cuda."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            given: list[Any] = []
+            values = dispatch._aliases(args, given, [], own=False)
+            named = dict(zip(kwargs, dispatch._aliases(kwargs.values(), given, [], own=False)))
+            return dispatch.adopt(function(*values, **named), given)
+
+    return run
+
+
 def on_host(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: register a function of CPU tensors as the kernel of operators that the CPU lacks."""
 
     def take(function: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            with torch._C.DisableTorchFunction():
-                given: list[Any] = []
-                values = dispatch._aliases(args, given, [], own=False)
-                named = dict(zip(kwargs, dispatch._aliases(kwargs.values(), given, [], own=False)))
-                return dispatch.adopt(function(*values, **named), given)
-
-        kernel(*(n for n in names if not _has_kernel("aten::" + n, "CPU")))(run)
+        kernel(*(n for n in names if not _has_kernel("aten::" + n, "CPU")))(hosted(function))
         return function
 
     return take
@@ -158,30 +164,6 @@ def on_host(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @kernel("_use_cudnn_ctc_loss", "_use_cudnn_ctc_loss.Tensor", "_use_miopen_ctc_loss", "_use_miopen_ctc_loss.Tensor")
 def no_library(*args: Any, **kwargs: Any) -> bool:
     return False
-
-
-@kernel("_fused_sdp_choice")
-def sdp_choice(*args: Any, **kwargs: Any) -> int:
-    """The kind of attention: plain arithmetic, one operator after the other."""
-    return 0
-
-
-def attention(
-    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
-    scale: float | None = None, enable_gqa: bool = False,
-) -> Any:  # fmt: skip
-    """scaled_dot_product_attention where torch was built for CUDA, which would ask CUDA's library for the kind."""
-    math = _aten._scaled_dot_product_attention_math
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
-        attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(attn_mask.logical_not(), float("-inf"))
-    return math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
-
-
-# Kernels for other dispatch keys, where torch was built for CUDA.
-BUILT_FOR_CUDA = {
-    "AutogradCUDA": {"scaled_dot_product_attention": attention},
-    "CUDA": {"scaled_dot_product_attention": attention},
-}
 
 
 @on_host("mm.dtype", "bmm.dtype")

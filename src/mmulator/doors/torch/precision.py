@@ -123,7 +123,10 @@ class WideOperator(dispatch.Operator):
 
     def rounded(self, result: Any, number: int, given: list[Any]) -> Any:
         of = self.rule.results if isinstance(self.rule.results, int) else self.rule.results[number]
-        return result if of is None or not isinstance(given[of], _Tensor) else narrow(result, given[of].dtype)
+        if of is None or not isinstance(given[of], _Tensor):
+            return result
+        mixed = not given[of].is_floating_point() and len(given) > 1
+        return narrow(result, torch.result_type(given[0], given[1]) if mixed else given[of].dtype)
 
 
 class Softmax(dispatch.Operator):

@@ -17,7 +17,9 @@ import torch
 
 from mmulator.doors.torch.allocator import Allocator
 from mmulator.errors import UnsupportedError
+from mmulator.versions import TABLE
 
+VERSIONS = TABLE["torch"]
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
@@ -46,7 +48,7 @@ def guard() -> ctypes.c_uint64:
         registry = (ctypes.c_uint64 * 2).in_dll(ctypes.CDLL(str(library)), _REGISTRY)
     except (OSError, ValueError) as error:
         raise UnsupportedError(
-            f"torch {torch.__version__} keeps its device guards elsewhere: {error}", hint="mmulator knows torch 2.6 to 2.14"
+            f"torch {torch.__version__} keeps its device guards elsewhere: {error}", hint=VERSIONS.mend
         ) from None
     place = ctypes.c_uint64.from_address(ctypes.addressof(registry) + 8 * _CUDA_TYPE)
     if "_ensureCUDADeviceGuardSet" in vars(torch._C):
@@ -96,9 +98,7 @@ class TensorFields:
 def _offset(what: str, a: bytes, b: bytes, in_a: bytes, in_b: bytes, step: int) -> int:
     found = [n for n in range(0, len(a) - len(in_a) + 1, step) if a[n:].startswith(in_a) and b[n:].startswith(in_b)]
     if len(found) != 1:
-        raise UnsupportedError(
-            f"the {what} of a tensor of torch {torch.__version__} is not found", hint="mmulator knows torch 2.6 to 2.14"
-        )
+        raise UnsupportedError(f"the {what} of a tensor of torch {torch.__version__} is not found", hint=VERSIONS.mend)
     return found[0]
 
 

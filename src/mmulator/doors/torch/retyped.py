@@ -177,6 +177,24 @@ class Histogram(dispatch.Operator):
         return found if out is None else out.resize_(found.shape).copy_(found)
 
 
+class Transform(dispatch.Operator):
+    """Fourier transforms, which cuFFT has of halves for sizes that are powers of two alone."""
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        x, sizes = args[0], [args[0].size(d) for d in args[1]]
+        if self.op._opname == "_fft_c2r" and sizes:
+            sizes[-1] = args[3]
+        if x.dtype in (torch.float16, torch.complex32) and (wrong := [n for n in sizes if n & (n - 1)]):
+            raise RuntimeError(
+                "cuFFT only supports dimensions whose sizes are powers of two when computing in half precision, but got a signal "
+                f"size of{wrong}"
+            )
+        return super().call(args, kwargs)
+
+
+_OWN = {"histc": Histogram, "histc.out": Histogram, "_fft_r2c": Transform, "_fft_c2c": Transform, "_fft_c2r": Transform}
+
+
 def install() -> None:
     """Make operators that refuse a type come here."""
     dispatch.retyped = elsewhere
@@ -184,4 +202,4 @@ def install() -> None:
 
 def kernels() -> dict[str, Callable[..., Any]]:
     """Kernels by the names of operators."""
-    return {name: dispatch.kernel(name, Histogram) for name in ("aten::histc", "aten::histc.out")}
+    return {f"aten::{name}": dispatch.kernel(f"aten::{name}", make) for name, make in _OWN.items()}

@@ -279,7 +279,7 @@ def _map(value: Any, label: str, number: int, regions: Regions) -> bytes:
         return value.encode(address_of(value.base, f"{label}, base", number, regions), label)
     if isinstance(value, Map):
         return value.data
-    try:  # what programs for Triton 3.4 make: memory of the host that CUDA's driver has filled
+    try:  # what programs for old versions of Triton make: memory of the host that CUDA's driver has filled
         return ctypes.string_at(int(value.tma_desc_cpu_ptr()), MAP_BYTES)
     except AttributeError:
         raise LaunchError(f"{label} is of type {type(value).__name__}: a tensor map is wanted") from None

@@ -147,9 +147,7 @@ def _of_interface(value: Any, said: dict[str, Any]) -> ArrayPointer:
 
 
 def take_arrays() -> None:
-    """Let tensor descriptors of the host be made of arrays, too. No effect the second time, and without torch where Triton's
-    descriptors need it (3.4).
-    """
+    """Let tensor descriptors of the host be made of arrays, too. No effect the second time."""
     try:
         from triton.tools.tensor_descriptor import TensorDescriptor
     except ImportError:

@@ -7,7 +7,6 @@ shape and strides, which kernels read; without one, these come twice.
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,6 @@ from typing import Any
 from mmulator.doors.triton.versions import Interface
 from mmulator.errors import LaunchError, MmulatorError, OperandError, UnsupportedError
 from mmulator.layouts.tensormap import Encoded, TensorMap
-from mmulator.layouts.tensormap.fields import BYTES as MAP_BYTES
 from mmulator.layouts.tensormap.modes import BY_DRIVER as SWIZZLES
 from mmulator.layouts.tensormap.rules import check
 from mmulator.layouts.tensormap.types import BY_DRIVER, BY_NAME, BY_NUMBER, TensorType
@@ -217,14 +215,6 @@ def fill_tiled(
     NaN.
     """
     return Map(tiled(address, swizzle, size, _driver_type(kind), block, shape, strides, padding == 1, "a tensor descriptor"))
-
-
-def fill_memory(
-    memory: int, address: int, swizzle: int, size: int, kind: int, block: Sequence[int], shape: Sequence[int],
-    strides: Sequence[int],
-) -> None:  # fmt: skip
-    """`fill_tma_descriptor` of Triton 3.4, which writes the map to memory of the host."""
-    ctypes.memmove(memory, fill_tiled(address, swizzle, size, kind, block, shape, strides).data, MAP_BYTES)
 
 
 def fill_im2col(

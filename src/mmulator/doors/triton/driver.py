@@ -121,6 +121,22 @@ class MmulatorDriver(DriverBase):
         return args
 
 
+def _give_way() -> None:
+    """Make NVIDIA's driver inactive while TRITON_DEFAULT_BACKEND names the one here.
+
+    Triton before 3.7 does not read the variable, and would find two active drivers beside a GPU.
+    """
+    try:
+        from triton.backends.nvidia.driver import CudaDriver
+    except ImportError:
+        return
+    asked = CudaDriver.is_active
+    CudaDriver.is_active = staticmethod(lambda: os.environ.get("TRITON_DEFAULT_BACKEND") != NAME and asked())
+
+
+_give_way()
+
+
 def _torch(what: str) -> Any:
     """The module torch. Raises UnsupportedError where it is not installed."""
     try:

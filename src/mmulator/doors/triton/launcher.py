@@ -21,10 +21,10 @@ from mmulator.driver.cubin import CubinResources, resources
 from mmulator.driver.progress import listen
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.host.report import Report
+from mmulator.launch.limits import held_by
 
 Hook = Callable[[Any], Any]
 Extent = tuple[int, int, int]
-REGISTERS = 65536  # of a multiprocessor
 
 
 class CooperativeLaunchError(LaunchError, RuntimeError):
@@ -43,8 +43,7 @@ class Utils:
         listen()
         handle = next(self._handles)
         known = resources(binary).get(name, CubinResources())
-        granule = -(-known.registers // 8) * 8 * 32  # registers of a warp
-        fit = REGISTERS // granule * 32 if granule else known.threads
+        fit = 32 * held_by(current().device.name, 32, 0, known.registers).get("registers", known.threads)
         return handle, handle, known.registers, known.stack // 4, min(known.threads, fit, 1024)
 
     def unload_module(self, module: Any) -> None:

@@ -1,4 +1,4 @@
-"""The trials of an autotuner: a warning where the kernel reads what its own trials wrote.
+"""The trials of an autotuner: a warning where the kernel reads what its own trials wrote; under the sanitizer a finding.
 
 The configuration that is chosen has run twice: as a trial, and as the launch that counts. If what the trial wrote has other
 values after the launch, then the launch began with other memory, which the trials left there.
@@ -15,12 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.driver import Region
+from mmulator.driver import Region, current
+from mmulator.findings import Finding
 from mmulator.host.report import Report
 from mmulator.launch.arena import bytes_at
+from mmulator.program.static.flow import found as finding
+from mmulator.ptx.tree import Instruction
 from mmulator.refusals import number
+from mmulator.rules.text import AUTOTUNE_IN_PLACE
 
 _MOST = 1 << 28  # bytes that are kept of all trials together; the oldest go first
+_WORD = 8  # bytes, of the largest elements
 _NAME = re.compile(r"argument (\d+) \((\w+)\)")
 
 
@@ -35,9 +40,10 @@ class Trial:
     threads: int
 
     def changed(self, label: str) -> np.ndarray:
-        """Which bytes of an argument it changed."""
-        found: np.ndarray = self.before[label] != self.after[label]
-        return found
+        """Which bytes of an argument it changed, with those beside them: of a new value some bytes may be as before."""
+        found = self.before[label] != self.after[label]
+        words = np.pad(found, (0, -len(found) % _WORD)).reshape(-1, _WORD).any(axis=1)
+        return np.repeat(words, _WORD)[: len(found)]
 
 
 @dataclass
@@ -59,7 +65,7 @@ class Trials:
         return report
 
     def warn(self) -> None:
-        """Warn if the last launch, which counts, read what the others had written."""
+        """Warn, or tell a finding, if the last launch, which counts, read what the others had written."""
         if not self.kept:
             return
         *tried, last = self.kept
@@ -67,8 +73,9 @@ class Trials:
         if same is None or not any(_other(same, last, label) for label in same.after):
             return
         loads, adds, stores = _accessed(last)
+        findings: list[Finding] = []
         for label, before in same.before.items():
-            found, only_adds = _NAME.search(label), label in adds - loads - stores
+            found, only_adds = _NAME.search(label), label in adds.keys() - loads.keys() - stores.keys()
             if found is None or label not in loads | adds or np.array_equal(before, last.before[label]):
                 continue
             if adds and last.threads > 1 and not (only_adds and _other(same, last, label)):
@@ -76,7 +83,12 @@ class Trials:
             count, mend = sum(bool(t.changed(label).any()) for t in tried), "reset_to_zero" if only_adds else "restore_value"
             said = f"{last.launcher.function.name} reads what its own trials wrote (argument {found[1]}, {found[2]}): "
             said += f"{number(count, 'trial')} changed it; give {mend}=['{found[2]}']"
-            warnings.warn(f"autotune-in-place: {said}", RuntimeWarning, stacklevel=4)
+            findings.append(finding(AUTOTUNE_IN_PLACE, (adds | loads)[label], said, label))
+        driver = last.launcher.driver or current()
+        if findings and driver.settings.sanitize:
+            driver.tell(last.launcher.function, tuple(findings), launches=0)
+        for each in findings if not driver.settings.sanitize else ():
+            warnings.warn(f"{each.rule}: {each.message}", RuntimeWarning, stacklevel=4)
 
 
 def _other(same: Trial, last: Trial, label: str) -> bool:
@@ -85,9 +97,10 @@ def _other(same: Trial, last: Trial, label: str) -> bool:
     return bool((last.after[label][changed] != same.after[label][changed]).any())
 
 
-def _accessed(trial: Trial) -> tuple[set[str], set[str], set[str]]:
-    """Labels of the parameters that a kernel loads or copies from, changes by atomic operations, and stores to. An access of an
-    unknown parameter is one of all."""
+def _accessed(trial: Trial) -> tuple[dict[str, Instruction], ...]:
+    """Labels of the parameters that a kernel loads or copies from, changes by atomic operations, and stores to, each with the
+    first such instruction. An access of an unknown parameter is one of all.
+    """
     from mmulator.isa.effects import MemoryEffect
     from mmulator.program.calls import reached
     from mmulator.program.provenance import pointers
@@ -96,13 +109,14 @@ def _accessed(trial: Trial) -> tuple[set[str], set[str], set[str]]:
     launcher, kernel = trial.launcher, trial.launcher.function.kernel
     labels = {p.name: slot.label for p, slot in zip(launcher.function.params, launcher.packer.wanted)}
     known = pointers(kernel.function, {(name, 0): None for name in labels})
-    found = {does: set[str]() for does in MemoryEffect}
+    found = {does: dict[str, Instruction]() for does in MemoryEffect}
     for ins in (i for f in reached(kernel.module.tree, kernel.function).functions.values() for i in f.instructions):
         places = [o.base for o in ins.operands if isinstance(o, Address)]  # the last is the source of a copy
         if places and ins.form["space"] in ("", "global"):
             of = known.get(places[-1].name) if isinstance(places[-1], Reg) else None
-            found[ins.effects.memory] |= {label for name, label in labels.items() if of is None or of[0] == name}
-    loads = found[MemoryEffect.READ] | found[MemoryEffect.COPY] | found[MemoryEffect.REDUCE]
+            for label in (label for name, label in labels.items() if of is None or of[0] == name):
+                found[ins.effects.memory].setdefault(label, ins)
+    loads = found[MemoryEffect.REDUCE] | found[MemoryEffect.COPY] | found[MemoryEffect.READ]
     return loads, found[MemoryEffect.ATOMIC], found[MemoryEffect.WRITE]
 
 

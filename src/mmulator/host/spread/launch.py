@@ -4,8 +4,6 @@ That is the launch on one machine if no byte that a range writes is written or r
 launch of which this is not so is refused; then, as whenever one is not carried out, all memory is as it was.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections import Counter

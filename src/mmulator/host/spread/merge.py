@@ -1,7 +1,5 @@
 """Memory that ranges of clusters read and wrote: whether each kept to itself, so that any order of them leaves the same bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

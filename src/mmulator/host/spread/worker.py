@@ -1,7 +1,5 @@
 """A range of clusters on a worker: on a copy of the launch's memory, on one thread, with a note of each byte that is touched."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Matrix descriptors: what one says by itself, and what it means for a tile."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

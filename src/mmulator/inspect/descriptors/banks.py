@@ -5,8 +5,6 @@ lanes for up to 4 bytes a lane, half-warps for 8, quarter-warps for 16; a phase 
 lanes that touch the same 4-byte word share it; different words of one bank take one wavefront each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks of a matrix descriptor. What is wrong is reported with the rule that it breaks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -169,15 +167,16 @@ def _inside_atom(placed: Placed, base: int | None) -> Iterator[Diagnostic]:
     row, byte = divmod(into, mode.width)
     where = f"the matrix starts {into} bytes into the {mode.name} pattern at {d.start_address - into:#x}"
     inner, outer = tile.contiguous[0], tile.strided[0]
-    place = " and ".join([*([f"{byte * 8 // tile.element.bits} {inner}"] * bool(byte)), *([f"{row} {outer}"] * bool(row))])
-    wrong = _first_stray(placed, d.start_address - into, row, byte)
+    skip = byte // 16 * tile.per_chunk
+    place = " and ".join([*([f"{skip} {inner}"] * bool(byte)), *([f"{row} {outer}"] * bool(row))])
+    wrong = _first_stray(placed, d.start_address - into, row, skip)
     if wrong is None:
         text = f"{where}: {place} further on in the atom"
         hint = f"right for an advance inside a larger matrix; a matrix that begins here needs {mode.repeat}-byte alignment"
         yield Diagnostic("note", text, FORMAT, f"{hint} or base offset {(d.start_address >> 7) & 7}" * (base is None))
         return
     mn, k, got, want = wrong
-    if byte and byte + min(mode.width, tile.contiguous[1] * tile.element.bits // 8) > mode.width:
+    if byte and byte + min(mode.width, tile.contiguous[1] * 16 // tile.per_chunk) > mode.width:
         why = f"its rows end after {mode.width - byte} more bytes"
         hint = f"advance along {inner} only as far as the tile still fits into the {mode.width} bytes of an atom's row"
     else:
@@ -191,10 +190,11 @@ def _inside_atom(placed: Placed, base: int | None) -> Iterator[Diagnostic]:
     )
 
 
-def _first_stray(placed: Placed, origin: int, row: int, byte: int) -> tuple[int, int, int, int] | None:
-    """First element that is not where the atoms at `origin` hold it: (mn, k, address read, address held)."""
+def _first_stray(placed: Placed, origin: int, row: int, skip: int) -> tuple[int, int, int, int] | None:
+    """First element that is not where the atoms at `origin` hold it, `row` lines and `skip` elements of a line further on: (mn,
+    k, address read, address held).
+    """
     tile = placed.tile
-    skip = byte * 8 // tile.element.bits
     mn_skip, k_skip = (skip, row) if tile.mn_major else (row, skip)
     larger: Tile = replace(tile, mn=tile.mn + mn_skip, k=tile.k + k_skip)
     whole = larger.addresses(replace(placed.descriptor, start_address=origin))
@@ -259,15 +259,22 @@ def _reads(d: MatrixDescriptor) -> str:
     return "an H200 reads, and so tcgen05 does here (inferred)," if isinstance(d, SharedDescriptor) else "hardware reads"
 
 
+def strides_used(placed: Placed) -> Iterator[tuple[str, int]]:
+    """Name and value of the byte offsets by which the tile goes from an atom to the next; 0 reads one atom again and again."""
+    d, tile = placed.descriptor, placed.tile
+    if tile.strided[1] > d.mode.lines:
+        yield "SBO", d.stride_byte_offset
+    if tile.contiguous[1] > tile.per_chunk * d.mode.width // 16:
+        yield "LBO", d.leading_byte_offset
+
+
 def _phase(placed: Placed) -> Iterator[Diagnostic]:
     """Diagnostics of atoms that start in the middle of the pattern."""
-    d, tile, mode = placed.descriptor, placed.tile, placed.descriptor.mode
+    mode = placed.descriptor.mode
     if not mode.mask:
         return
-    read = {"SBO": (d.stride_byte_offset, tile.strided[1] > mode.lines)}
-    read["LBO"] = (d.leading_byte_offset, tile.contiguous[1] > tile.per_chunk * mode.width // 16)
-    for name, (value, used) in read.items():
-        if used and value % mode.repeat:
+    for name, value in strides_used(placed):
+        if value % mode.repeat:
             yield Diagnostic(
                 "note",
                 f"{name} {value} is no multiple of {mode.repeat}: the next atom starts in the middle of the {mode.name} pattern",

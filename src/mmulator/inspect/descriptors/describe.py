@@ -3,8 +3,6 @@
 `descriptor_fields` reads a word, `describe_descriptor` says what it means for an operand of an instruction.
 """
 
-from __future__ import annotations
-
 import builtins
 
 from mmulator.errors import OperandError

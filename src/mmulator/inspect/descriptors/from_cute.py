@@ -3,8 +3,6 @@
 The decision is by evaluation: a descriptor is given only if its address map equals the layout's, element for element.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The part of an operand matrix that one wgmma or tcgen05.mma reads from shared memory, and where a descriptor puts it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any

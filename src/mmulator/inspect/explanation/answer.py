@@ -1,7 +1,5 @@
 """The answer to `explain`."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 

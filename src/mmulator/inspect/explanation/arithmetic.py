@@ -1,7 +1,5 @@
 """Arithmetic of a matrix instruction on each device, in numbers and in words, from numerics/profiles.py."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 

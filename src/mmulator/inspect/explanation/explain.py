@@ -1,7 +1,5 @@
 """`explain`: all that is known of a matrix instruction, from the tables that execute it."""
 
-from __future__ import annotations
-
 from mmulator.errors import InvalidInstructionError, UnsupportedError
 from mmulator.inspect.explanation import paste
 from mmulator.inspect.explanation.answer import Explanation, Snippet

@@ -1,7 +1,5 @@
 """Text to paste: a PTX statement with its declarations, and a CUDA C++ function around it, made from the operands."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Instructions that go with one: its dense or sparse counterpart, other shapes, loads and stores, the other families."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

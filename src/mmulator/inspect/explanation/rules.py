@@ -1,7 +1,5 @@
 """Obligations of a matrix instruction's user: one table, by family and property."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Concepts around matrix instructions: a few sentences, a picture in text, and the commands that say more."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

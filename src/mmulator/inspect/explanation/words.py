@@ -1,7 +1,5 @@
 """An instruction in words: its computation and its operands."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from mmulator.inspect.explanation.answer import Operand

@@ -1,7 +1,5 @@
 """The answer to `layout`: one map from (lane, register, index) to (copy, row, column)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Words that fit several forms: whether another of them has another layout of the operand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from mmulator.errors import MmulatorError, OperandError

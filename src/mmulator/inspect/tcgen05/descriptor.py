@@ -1,7 +1,5 @@
 """Instruction descriptors of tcgen05.mma: fields, what the instruction computes with them, what is wrong."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Instructions of tcgen05 explained: what each computes, what its operands hold, what must hold."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from mmulator.inspect.explanation.answer import Explanation, Operand, Snippet

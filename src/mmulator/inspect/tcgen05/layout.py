@@ -1,7 +1,5 @@
 """Layouts of tcgen05: D, A, scale factors and metadata in tensor memory, and the registers of loads and stores."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product

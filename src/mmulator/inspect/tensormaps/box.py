@@ -1,7 +1,5 @@
 """A box of a tensor as it lies in shared memory."""
 
-from __future__ import annotations
-
 import operator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks of a tensor map, and of an instruction that copies with it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from mmulator.inspect.descriptors.checks import SM_SHARED, Diagnostic

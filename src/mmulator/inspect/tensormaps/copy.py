@@ -1,7 +1,5 @@
 """A tensor copy as written in PTX, or its name alone."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

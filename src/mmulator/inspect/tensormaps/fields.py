@@ -1,7 +1,5 @@
 """The 128 bytes of a tensor map taken apart."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

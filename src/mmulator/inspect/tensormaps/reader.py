@@ -1,7 +1,5 @@
 """Whether a wgmma finds a box where a tensor copy left it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -4,8 +4,6 @@ Sizes are in px of 1/96 inch. Colours are classes, so that one drawing serves bo
 confined to the drawing, since a notebook puts many of them in one page.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path

@@ -4,8 +4,6 @@
 `SM75_U32x4_LDSM_N`.
 """
 
-from __future__ import annotations
-
 import re
 
 _TYPE = re.compile(r"TF32|BF16|E4M3|E5M2|E2M1|E2M3|E3M2|[FSU]\d+")

@@ -1,7 +1,5 @@
 """One instruction from its name or from a few words. Words must decide everything that changes the computed values."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from mmulator.errors import InvalidInstructionError

@@ -1,7 +1,5 @@
 """From the name of a matrix instruction, as a user writes it, to its form."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from mmulator.isa.fit import NoForm

@@ -5,8 +5,6 @@ common name for one of these (`fp8`, `sparse`). The remaining forms are ranked, 
 unrequested qualifiers, f32 accumulators, the common shape.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Iterator

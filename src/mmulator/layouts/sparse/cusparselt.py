@@ -8,8 +8,6 @@ a nibble (`_TILE`). For 32-bit types, the same nibbles follow a second time in t
 the end) and 16 chunks; tiles of the same chunks are adjacent.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -7,8 +7,6 @@ pairs; in tf32 it has two, and the indices name 16-bit halves, so 0b0100 keeps t
 Sparse matrix storage; Matrix fragments for multiply-accumulate operation with sparse matrix A (PTX ISA 9.1).
 """
 
-from __future__ import annotations
-
 import operator
 from dataclasses import dataclass
 from functools import lru_cache

@@ -9,8 +9,6 @@ cusparselt       one buffer: values, then metadata, as cuSPARSELt writes them (c
 cusparselt_tile  one buffer, as PyTorch itself writes it for cuSPARSELt (torch._sparse_semi_structured_tile).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Found on an NVIDIA H100 and H200 by changing one argument of cuTensorMapEncodeTi
 in the machine code that ptxas generates for tensormap.replace; no document describes them.
 """
 
-from __future__ import annotations
-
 from collections.abc import MutableSequence, Sequence
 
 from mmulator.classes import dataclass

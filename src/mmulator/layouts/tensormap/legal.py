@@ -4,8 +4,6 @@ Measured on an NVIDIA H200, which treats a copy of such a box as an illegal inst
 instructions, im2col mode (PTX ISA 9.1) state a part of this.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from mmulator.layouts.tensormap.encoded import Encoded

@@ -3,8 +3,6 @@
 Interleave layout; Swizzling Modes (PTX ISA 9.1). Names are those of the driver's enumerators.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ Plain integers in NumPy arrays; dimension 0 is the innermost, as in PTX. Tiled M
 Swizzling Modes (PTX ISA 9.1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -2,8 +2,6 @@
 driver API).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from mmulator.classes import dataclass

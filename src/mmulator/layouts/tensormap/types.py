@@ -3,8 +3,6 @@
 Tensor Dimension, size and format; tensormap.replace, table Tensormap new_val validity (PTX ISA 9.1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A cluster has a table of them by their host address. With these records, an oper
 detected, and a report of a deadlock names the missing threads.
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, fill_bytes, null
 from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64

@@ -4,8 +4,6 @@ Tensor-map, Tiled Mode, im2col mode, Interleave layout (PTX ISA 9.1). The native
 which works element by element, for a map that maps.py has read.
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import cast_ptr, copy_bytes, maximum, minimum, stack
 from mmulator.codegen.types import boolean, i32, i64, ptr_to, u32, u64

@@ -4,12 +4,10 @@ Each lane issues its own operation. Addresses and sizes are checked at issue; by
 pieces.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import copy_bytes, fill_bytes, maximum, minimum, null, trailing_zeros
+from mmulator.codegen.ops import bits_of, copy_bytes, fill_bytes, maximum, minimum, null, trailing_zeros
 from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.isa.types import type_bits
 from mmulator.native.asynchrony.mbarrier import ALIGNMENT, must_be_mbarrier
@@ -63,10 +61,7 @@ def bytes_in(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
     begin = u64(first) * PIECE
     bytes = piece(t, first, end)
     accessed_one(w, t.lane, copy.from_ + begin, u32(bytes), READS, t.site)
-    left = t.barriers
-    while left != 0:
-        rank = trailing_zeros(left)
-        left = left & (left - 1)
+    for rank in bits_of(t.barriers):
         at = (copy.to & WITHIN) + begin
         accessed_one(w, t.lane, at | (u64(rank) << RANK_SHIFT) | SHARED, u32(bytes), WRITES, t.site)
         bytes_moved(w, t.lane, copy.from_ + begin, at | (u64(rank) << RANK_SHIFT) | SHARED, u32(bytes), t.site)
@@ -237,10 +232,7 @@ def load_function(to_space: str, from_space: str, multicast: bool) -> Native:
         w: ptr_to(Warp), mask: u32, to: ptr_to(u64), at: ptr_to(u64), sizes: ptr_to(u32), barriers: ptr_to(u64),
         ranks: ptr_to(u32), site: u32,
     ) -> None:  # fmt: skip
-        left = mask
-        while left != 0:
-            lane = trailing_zeros(left)
-            left = left & (left - 1)
+        for lane in bits_of(mask):
             bytes = sizes[lane]
             check(w, lane, to[lane], at[lane], bytes, site)
             source = null(u8)
@@ -288,10 +280,7 @@ def load_between(
     lefts, rights: bytes of each lane at begin and end that may lie outside all memory.
     kind: number of the mover.
     """
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         bytes = u64(sizes[lane])
         low = u64(lefts[lane])
         high = u64(rights[lane])
@@ -329,10 +318,7 @@ def store_to_global(
     kept: which bytes of each 16 are copied.
     kind: number of the mover.
     """
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         bytes = sizes[lane]
         check(w, lane, to[lane], at[lane], bytes, site)
         source = hold_own(w, lane, at[lane], u64(bytes), site)
@@ -353,10 +339,7 @@ def reduce_to_shared(
     w: ptr_to(Warp), mask: u32, to: ptr_to(u64), at: ptr_to(u64), sizes: ptr_to(u32), barriers: ptr_to(u64), kind: u32, site: u32
 ) -> None:
     """Issue cp.reduce.async.bulk into the shared memory of a CTA of the cluster, whose mbarrier receives the bytes."""
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         bytes = sizes[lane]
         need_cluster(w, lane, to[lane], site)
         check(w, lane, to[lane], at[lane], bytes, site)
@@ -376,10 +359,7 @@ def reduce_to_shared(
 @native
 def prefetch(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u32), site: u32) -> None:
     """Check cp.async.bulk.prefetch.L2: illegal operands are a fault; any memory is allowed, and nothing moves."""
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         if w.cta.fault == 0:
             check(w, lane, 0, at[lane], sizes[lane], site)
 
@@ -387,10 +367,7 @@ def prefetch(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u32), si
 @native
 def clear(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u64), site: u32) -> None:
     """Execute st.bulk: zeros in the CTA's shared memory, at addresses of the shared window."""
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         bytes = sizes[lane]
         if ((at[lane] | bytes) & 7) != 0:
             fault(w, FaultKind.MISALIGNED, site, lane, at[lane], 8)
@@ -403,10 +380,7 @@ def clear(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u64), site:
 @native
 def from_generic(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), sizes: ptr_to(u64), site: u32) -> None:
     """Execute st.bulk at generic addresses, which must be in shared memory."""
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         if (at[lane] & ~u64(OFFSET_MASK)) != SHARED:
             fault(w, FaultKind.NOT_SHARED, site, lane, at[lane], u32(sizes[lane]))
         at[lane] = at[lane] & OFFSET_MASK

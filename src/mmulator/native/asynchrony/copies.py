@@ -1,9 +1,8 @@
 """cp.async: copies that are checked at issue and carried out later."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import (
+    bits_of,
     cast_ptr,
     iota,
     load,
@@ -41,9 +40,7 @@ def copy_lanes(e: ptr_to(CopyEntry)) -> None:
             whole = trailing_zeros(left)
             left = left & (left - 1)
             store(load(CHUNKS, e.source[whole]), e.target[whole])
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(left):
         to = e.target[lane]
         valid = u32(e.valid[lane])
         if valid == 16:
@@ -86,10 +83,7 @@ def copy_sources(
     """Source addresses of the lanes in `reading`: aligned to the size of the copy, and `valid` bytes long."""
     if (reading & mask_bits(load(U8, valid) != u8(bytes))) == 0:
         return translate_global(w, reading, at, bytes, READ_LATER, site, out)
-    left = reading
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(reading):
         if (at[lane] & u64(bytes - 1)) != 0:
             fault(w, FaultKind.MISALIGNED, site, lane, at[lane], bytes)
             return 0
@@ -183,10 +177,7 @@ def arrive_behind(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counted: u32, s
         lane = trailing_zeros(left)
         barrier = cast_ptr(u64, host[lane])
         same = u32(0)
-        others = left
-        while others != 0:
-            other = trailing_zeros(others)
-            others = others & (others - 1)
+        for other in bits_of(left):
             if u64(host[other]) == u64(barrier):
                 same = same | (1 << other)
         left = left & ~same

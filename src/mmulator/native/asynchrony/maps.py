@@ -4,8 +4,6 @@ Tensor-map, Tiled Mode, im2col mode, Interleave layout, Swizzling Modes (PTX ISA
 CUDA's driver refuses to encode are refused here, before any computation with their numbers.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Any
 

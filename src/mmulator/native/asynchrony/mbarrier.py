@@ -3,12 +3,10 @@
 numerics/mbarrier.py describes the bits. Counts of arrivals are stored as their difference from 2^20.
 """
 
-from __future__ import annotations
-
 from enum import IntFlag
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, leading_zeros, popcount, store, trailing_zeros
+from mmulator.codegen.ops import bits_of, cast_ptr, leading_zeros, popcount, store, trailing_zeros
 from mmulator.codegen.types import boolean, i32, ptr, ptr_to, u32, u64
 from mmulator.native.asynchrony.accounts import book, close_account, is_gone, is_mbarrier, is_written_over, open_account
 from mmulator.native.asynchrony.waiting import set_pcs, sleep_at, wake_at
@@ -158,10 +156,7 @@ def init(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), lay
     most = u64(MOST)
     if layout != 0:
         most = MOST_V1
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         count = u64(counts[lane])
         if count == 0 or count > most:
             fault(w, FaultKind.MBARRIER_RANGE, site, lane, u64(host[lane]), u32(count))
@@ -175,10 +170,7 @@ def init(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), lay
 @native
 def inval(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), site: u32) -> None:
     """Execute mbarrier.inval: the word stays."""
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         if not must_be_mbarrier(w, lane, u64(host[lane]), site):
             return
         mbarrier_gone(w, lane, u64(host[lane]), site)
@@ -189,10 +181,7 @@ def inval(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), site: u32) -> None:
 def layouts(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), layout: u32, site: u32) -> u32:
     """Mask of the lanes whose mbarrier has a layout: mbarrier.check_layout."""
     found = u32(0)
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         if not must_be_intact(w, lane, cast_ptr(u64, host[lane]), site):
             return found
         if (u32(cast_ptr(u64, host[lane])[0]) & LAYOUT) == layout:
@@ -204,10 +193,7 @@ def layouts(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), layout: u32, site: u3
 def lanes_at(host: ptr_to(ptr), mask: u32, barrier: u64) -> u32:
     """Mask of the lanes whose mbarrier is at this host address."""
     same = u32(0)
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         if u64(host[lane]) == barrier:
             same = same | (1 << lane)
     return same
@@ -216,11 +202,8 @@ def lanes_at(host: ptr_to(ptr), mask: u32, barrier: u64) -> u32:
 @native
 def arrivals_at(host: ptr_to(ptr), mask: u32, barrier: u64, counts: ptr_to(u32)) -> u64:
     """Number of arrivals of these lanes at an mbarrier. host: addresses of the lanes' mbarriers."""
-    same = lanes_at(host, mask, barrier)
     total = u64(0)
-    while same != 0:
-        lane = trailing_zeros(same)
-        same = same & (same - 1)
+    for lane in bits_of(lanes_at(host, mask, barrier)):
         total = total + u64(counts[lane])
     return total
 
@@ -246,10 +229,7 @@ def number_states(mask: u32, host: ptr_to(ptr), counts: ptr_to(u32), states: ptr
     """Change the states of arrive.noComplete as a chip does: each lane has the arrivals of the lanes before it, and in the
     lower half the mask of arriving lanes.
     """
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         same = lanes_at(host, mask, u64(host[lane]))
         before = u64(popcount(same & ((1 << lane) - 1))) * u64(counts[lane])
         states[lane] = (states[lane] + (before << PENDING)) | u64(same)
@@ -275,10 +255,7 @@ def arrive_as_one(
     word = barrier[0]
     arrivals = u64(0)
     size = u64(0)
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         if u64(host[lane]) != u64(barrier) or counts[lane] == 0 or sizes[lane] > MOST:
             return False
         arrivals = arrivals + u64(counts[lane])
@@ -386,10 +363,7 @@ def wait_at(
     A thread that polls also sleeps: only the phase can change the answer.
     """
     found = u32(0)
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         if not must_be_intact(w, lane, cast_ptr(u64, host[lane]), site):
             return RESCHEDULE
         if (suspends and ((w.granted >> lane) & 1) != 0) or over(cast_ptr(u64, host[lane]), (parities >> lane) & 1):

@@ -1,7 +1,5 @@
 """Data of a transfer beside the fields of all transfers (Transfer.payload): a struct for each shape of its bytes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.ops import cast_ptr

@@ -13,8 +13,6 @@ a given one as it can do together, and returns their number. To issue:
     issue(w, q, odds)
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import native

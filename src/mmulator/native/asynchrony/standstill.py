@@ -6,8 +6,6 @@ equal those of an earlier moment, and no lane has accessed memory since, nothing
 their attempts, or read a clock or memory, get many of them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import native

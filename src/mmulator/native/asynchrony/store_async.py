@@ -4,12 +4,10 @@ Destinations are the shared memory of a CTA of the cluster, whose mbarrier recei
 signal. Addresses are checked at issue, and the values are those at issue.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import cast_ptr, copy_bytes, trailing_zeros
+from mmulator.codegen.ops import bits_of, cast_ptr, copy_bytes
 from mmulator.codegen.types import ptr_to, u8, u32, u64
 from mmulator.isa.types import type_bits
 from mmulator.native.asynchrony.bulk import barrier_beside
@@ -82,10 +80,7 @@ def to_shared(kind: str, count: int, generic: bool) -> Native:
     def store(
         w: ptr_to(Warp), mask: u32, to: ptr_to(u64), barriers: ptr_to(u64), values: ptr_to(u64), mover: u32, site: u32
     ) -> None:
-        left = mask
-        while left != 0:
-            lane = trailing_zeros(left)
-            left = left & (left - 1)
+        for lane in bits_of(mask):
             at = to[lane]
             barrier = barriers[lane]
             if generic:
@@ -114,10 +109,7 @@ def to_global(kind: str, access: int) -> Native:
     bytes, new = type_bits(kind) // 8, issue_function(kind, 1)
 
     def store(w: ptr_to(Warp), mask: u32, to: ptr_to(u64), values: ptr_to(u64), mover: u32, site: u32) -> None:
-        left = mask
-        while left != 0:
-            lane = trailing_zeros(left)
-            left = left & (left - 1)
+        for lane in bits_of(mask):
             at = to[lane]
             if (at & (bytes - 1)) != 0:
                 fault(w, FaultKind.MISALIGNED, site, lane, at, u32(bytes))

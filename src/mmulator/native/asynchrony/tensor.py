@@ -5,14 +5,12 @@ is a row of the box (boxes.py), so that bytes come in parts. The bounds of every
 issued.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from mmulator.codegen.lang import Native, native, unrolled
-from mmulator.codegen.ops import cast_ptr, copy_bytes, load, null, prefetch, select, stack, store, trailing_zeros
+from mmulator.codegen.ops import bits_of, cast_ptr, copy_bytes, load, null, prefetch, select, stack, store
 from mmulator.codegen.types import i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.layouts.tensormap.types import TYPES
@@ -211,10 +209,7 @@ def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
         if rounded == 0 and as_they_are(box, rows, beyond, at) != 0:
             for n in range(rows):
                 accessed_one(w, t.lane, box.address + offset + u64(n) * further, bytes, READS, t.site)
-            left = box.targets
-            while left != 0:
-                rank = trailing_zeros(left)
-                left = left & (left - 1)
+            for rank in bits_of(box.targets):
                 for n in range(rows):
                     tell_row(w, t, box, rank, at + u64(n) * u64(box.pitch), WRITES)
                     row_moved(t, rank, at + u64(n) * u64(box.pitch), box.address + offset + u64(n) * further)
@@ -231,10 +226,7 @@ def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
                     copy_bytes(room + box.low, t.source + (offset - box.first + u64(box.low)), bytes)
                     if rounded != 0:
                         round_to_tf32(cast_ptr(u32, room + box.low), bytes // 4)
-                left = box.targets
-                while left != 0:
-                    rank = trailing_zeros(left)
-                    left = left & (left - 1)
+                for rank in bits_of(box.targets):
                     tell_row(w, t, box, rank, at, WRITES)
                     if (beyond & u32(u64(along) < u64(box.size[1]))) != 0:
                         row_moved(t, rank, at, box.address + offset)
@@ -353,20 +345,14 @@ def hold_box(w: ptr_to(Warp), lane: u32, box: ptr_to(Box), to: u64, targets: u32
         fault(w, FaultKind.BEYOND_SPACE, site, lane, to, 0)
     box.place = (to & WITHIN) - SHARED_BASE
     box.targets = targets
-    left = targets
-    while left != 0:
-        rank = trailing_zeros(left)
-        left = left & (left - 1)
+    for rank in bits_of(targets):
         hold_shared(w, lane, (u64(rank) << RANK_SHIFT) | (to & WITHIN), lines_of_box(box), site)
 
 
 @native
 def hold_barriers(w: ptr_to(Warp), lane: u32, t: ptr_to(Transfer), barrier: u64, barriers: u32, site: u32) -> None:
     """Let the mbarriers at one place in the shared memory of several CTAs receive the bytes of a transfer."""
-    left = barriers
-    while left != 0:
-        rank = trailing_zeros(left)
-        left = left & (left - 1)
+    for rank in bits_of(barriers):
         hold_barrier(w, lane, (u64(rank) << RANK_SHIFT) | (barrier & WITHIN), site)
     heard_at(t, barrier, barriers)
 
@@ -407,10 +393,7 @@ def tensor_load(
     barriers: ptr_to(u64), masks: ptr_to(u32), rank: u32, mode: u32, way: u32, site: u32,
 ) -> None:  # fmt: skip
     """Issue cp.async.bulk.tensor to shared memory. way: bits of OWN, MULTICAST and PAIR."""
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         if w.cta.fault != 0:
             return
         place = to[lane]
@@ -453,10 +436,7 @@ def tensor_store(
     kind: number of the mover.
     types: mask of the element types that it supports.
     """
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         from_ = source[lane]
         if w.cta.fault != 0:
             return

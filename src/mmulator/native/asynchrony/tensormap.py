@@ -4,12 +4,10 @@ Fields are those of layouts/tensormap/fields.py. As on an H200, bits of a value 
 the copy that uses it.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import cast_ptr, copy_bytes, load, stack, store, trailing_zeros
+from mmulator.codegen.ops import bits_of, cast_ptr, copy_bytes, load, stack, store, trailing_zeros
 from mmulator.codegen.types import ptr, ptr_to, u32, u64
 from mmulator.layouts.tensormap import fields
 from mmulator.layouts.tensormap.types import BY_NUMBER
@@ -41,9 +39,7 @@ def replace_function(space: str, field: str, ordinal: int) -> Native:
         store(load(U64, at) + ALIGNMENT, second)
         left = translate(w, mask, at, ALIGNMENT, READ | WRITE, site, host)
         left = translate(w, left, second, ALIGNMENT, READ | WRITE, site, rest)
-        while left != 0:
-            lane = trailing_zeros(left)
-            left = left & (left - 1)
+        for lane in bits_of(left):
             words = cast_ptr(u32, host[lane])  # the halves of a map lie together
             stored = values[lane] // f.unit - f.less
             for part, cleared in parts:

@@ -13,12 +13,10 @@ written. To issue:
     start(t)
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, copy_bytes, cycles, null, trailing_zeros
+from mmulator.codegen.ops import bits_of, cast_ptr, copy_bytes, cycles, null
 from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.native.asynchrony.mbarrier import complete_for
@@ -100,10 +98,7 @@ def look_up_soon(cluster: ptr_to(Cluster)) -> None:
 @native
 def hear(cluster: ptr_to(Cluster), t: ptr_to(Transfer), bytes: u64) -> None:
     """Complete bytes at the mbarriers of a transfer: at the same place in the shared memory of each destination CTA."""
-    left = t.barriers
-    while left != 0:
-        rank = trailing_zeros(left)
-        left = left & (left - 1)
+    for rank in bits_of(t.barriers):
         barrier = cast_ptr(u64, shared_of(cluster, rank) + t.offset)
         complete_for(cast_ptr(Warp, t.warp), t.lane, t.site, barrier, 0, bytes)
 
@@ -132,10 +127,7 @@ def gone(cluster: ptr_to(Cluster), t: ptr_to(Transfer)) -> boolean:
     a fault is recorded.
     """
     w = cast_ptr(Warp, t.warp)
-    left = t.barriers & ~(1 << w.cta.rank)
-    while left != 0:
-        rank = trailing_zeros(left)
-        left = left & (left - 1)
+    for rank in bits_of(t.barriers & ~(1 << w.cta.rank)):
         if (cast_ptr(Cta, cluster.ctas) + rank).live_threads == 0:
             fault(w, FaultKind.CTA_EXITED, t.site, t.lane, (u64(rank) << RANK_SHIFT) + SHARED_BASE + t.offset, 8)
             return True
@@ -373,10 +365,7 @@ def heard_at(t: ptr_to(Transfer), barrier: u64, ranks: u32) -> None:
 def commit_bulk(w: ptr_to(Warp), mask: u32) -> None:
     """Commit for each lane its transfers since the last commit as a group."""
     w.used = 1
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         w.bulk_groups[lane] = w.bulk_groups[lane] + 1
 
 

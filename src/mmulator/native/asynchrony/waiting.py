@@ -1,9 +1,7 @@
 """Lanes that wait: for others of their warp, for other warps, or for pending operations; and the functions that wake them."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import bits_mask, cast_ptr, mask_bits, select, trailing_zeros
+from mmulator.codegen.ops import bits_mask, bits_of, cast_ptr, mask_bits, select, trailing_zeros
 from mmulator.codegen.types import boolean, i32, ptr_to, u32, u64
 from mmulator.native.hooks.blocks import block_again, block_begins
 from mmulator.native.hooks.faults import fault
@@ -110,10 +108,7 @@ def sleep_at(w: ptr_to(Warp), mask: u32, barrier: u64, pc: i32) -> None:
         w.awaits = SEVERAL
     w.waiting = w.waiting | mask
     w.napping = w.napping | mask
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         w.naps_at[lane] = barrier
     set_pcs(w, mask, pc)
 
@@ -127,10 +122,7 @@ def wake_at(cluster: ptr_to(Cluster), barrier: u64) -> None:
     for i in range(cluster.warp_count):
         w = warps + i
         if w.awaits == barrier or w.awaits == SEVERAL:
-            lanes = w.waiting & w.napping
-            while lanes != 0:
-                lane = trailing_zeros(lanes)
-                lanes = lanes & (lanes - 1)
+            for lane in bits_of(w.waiting & w.napping):
                 if w.naps_at[lane] == barrier:
                     w.waiting = w.waiting & ~(1 << lane)
                     w.granted = w.granted | (1 << lane)

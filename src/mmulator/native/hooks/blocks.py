@@ -1,7 +1,5 @@
 """Hooks for the way of warps through a kernel's blocks of code, and for what they wait for."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import hook
 from mmulator.codegen.types import i32, ptr, ptr_to, u32
 from mmulator.native.state import Transfer, Warp

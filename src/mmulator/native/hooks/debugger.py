@@ -4,8 +4,6 @@ A byte for each instruction says when it calls: STOPS always, STEPS for the warp
 the bytes of a watched cell have changed, by a thread or by an asynchronous operation.
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import Instrument, native
 from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.native.hooks.steps import call_host

@@ -1,7 +1,5 @@
 """An instrument for launches whose lanes Python sends another way at branches (record/detours.py)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import Instrument, native
 from mmulator.codegen.types import ptr_to, u32
 from mmulator.native.hooks.steps import call_host, count_step

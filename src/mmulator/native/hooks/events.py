@@ -5,8 +5,6 @@ other kernel they do not exist. An instrument that records entries has room in t
 `reserve` ensures that there is room, after passing older entries to Python (launch/events.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import IntEnum, IntFlag
 
@@ -294,7 +292,9 @@ def transfer_issued(t: ptr_to(Transfer)) -> None:
 
 @hook
 def left_undetermined(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64) -> None:
-    """Called when a transfer has written undefined bytes from a generic address on."""
+    """Called when bytes from a generic address on have no value any more: what a transfer writes may be undefined, discard and
+    stackrestore give memory up.
+    """
 
 
 @hook

@@ -1,7 +1,5 @@
 """The record of the first fault of a CTA, which diagnostics/faults/describe.py turns into a sentence."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
 from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.native.state import Warp

@@ -1,7 +1,5 @@
 """Hooks for bytes that copies take from one place of memory to another."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import hook
 from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.native.state import Transfer, Warp

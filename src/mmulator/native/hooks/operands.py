@@ -1,7 +1,5 @@
 """Hooks for the operands of matrix and warp instructions, like those of events.py for accesses."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from mmulator.codegen.lang import hook

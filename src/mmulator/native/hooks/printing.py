@@ -1,7 +1,5 @@
 """printf of device code: the call of the host (launch/printing.py)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
 from mmulator.codegen.types import ptr, ptr_to, u32, u64
 from mmulator.codegen.values import Builder, Value

@@ -5,8 +5,6 @@ ways at branches, ends of waits, and the work of accesses to memory. That work d
 addresses, which are mostly those of the time before, so a row of memory keeps the last ones with their result.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from mmulator.codegen.lang import Instrument, native

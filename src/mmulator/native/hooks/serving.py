@@ -1,11 +1,9 @@
 """The wavefronts and sectors of an access by lanes of a warp, as a Hopper GPU counts them (docs/profile.md)."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import load, mask_bits, popcount, stack, store, trailing_zeros
+from mmulator.codegen.ops import bits_of, load, mask_bits, popcount, stack, store, trailing_zeros
 from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.native.state import FULL
 
@@ -72,10 +70,7 @@ def most_in_a_bank(places: ptr_to(u64), mask: u32, groups: u64, apart: boolean) 
 @native
 def neighbours_agree(places: ptr_to(u64), mask: u32, step: u32) -> u32:
     """1 if lanes whose numbers differ in the bit `step` have one place, where both are active."""
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         other = lane ^ step
         if ((mask >> other) & 1) != 0 and places[lane] != places[other]:
             return 0
@@ -135,9 +130,7 @@ def loop_wavefronts(places: ptr_to(u64), mask: u32, span: u32, groups: u64, idea
                 total = total + 2
                 ideal[0] = ideal[0] + 2
             lanes = lowest_lanes(banks, lanes)
-            while lanes != 0:
-                lane = trailing_zeros(lanes)
-                lanes = lanes & (lanes - 1)
+            for lane in bits_of(lanes):
                 if (mask_bits(v == places[lane]) & ended) == 0:
                     ended = ended | (u32(1) << lane)
             begin = begin + span

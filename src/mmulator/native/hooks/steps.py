@@ -1,7 +1,5 @@
 """An instrument for the steps of a launch: it counts them, and calls Python between two instructions where Python wants it."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import Instrument, native
 from mmulator.codegen.types import ptr, ptr_to, u32, u64, void
 from mmulator.codegen.values import Builder, Value

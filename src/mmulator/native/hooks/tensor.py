@@ -1,7 +1,5 @@
 """Hooks of tensor memory: allocation, loads and stores, operations of the pipe, and what orders them."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from mmulator.codegen.lang import hook

@@ -3,8 +3,6 @@
 Time is counted in steps: PTX instructions of the warps of a cluster, as blocks of code begin.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from mmulator.codegen.lang import Instrument, native

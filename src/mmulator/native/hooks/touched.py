@@ -3,10 +3,8 @@
 Such a launch runs on one thread of the host, so bits of a word are set without atomic operations.
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import Instrument, native
-from mmulator.codegen.ops import any_lane, bits_mask, iota, load, trailing_zeros
+from mmulator.codegen.ops import any_lane, bits_mask, bits_of, iota, load, trailing_zeros
 from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.native.hooks.events import READ, WRITE
 from mmulator.native.state import Warp
@@ -70,10 +68,7 @@ def touch_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u
         elif any_lane((a != first) & live) == 0:
             touch_bytes(w, first, u64(bytes), access)
         else:
-            left = mask
-            while left != 0:
-                lane = trailing_zeros(left)
-                left = left & (left - 1)
+            for lane in bits_of(mask):
                 touch_bytes(w, at[lane], u64(bytes), access)
 
 

@@ -1,7 +1,5 @@
 """The hook for registers that hold what a load read, which may stay unread (program/unread.py)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import hook
 from mmulator.codegen.types import ptr_to, u32
 from mmulator.native.state import Warp

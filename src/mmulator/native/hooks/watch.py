@@ -1,9 +1,7 @@
 """Stores to watched memory: an instrument that records them."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import Instrument, native
-from mmulator.codegen.ops import address, atomic_rmw, cast_ptr, trailing_zeros
+from mmulator.codegen.ops import address, atomic_rmw, bits_of, cast_ptr
 from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.native.hooks.events import WRITE, Access, entry, reserve
 from mmulator.native.memory.windows import peek
@@ -52,10 +50,7 @@ def watch_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u
     settle(w)
     if (access & KIND) == WRITE:
         reserve(w.cta.cluster.watch_log, w.cta.launch.watch_count * 32)
-        left = mask
-        while left != 0:
-            lane = trailing_zeros(left)
-            left = left & (left - 1)
+        for lane in bits_of(mask):
             note(w, lane, at[lane] | base, bytes, site)
 
 

@@ -1,13 +1,11 @@
 # mypy: disable-error-code="valid-type"
 """ldmatrix and stmatrix: rows at the addresses of lanes, and the twin's moves between them and registers."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import stack, trailing_zeros
+from mmulator.codegen.ops import bits_of, stack
 from mmulator.codegen.types import i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value
 from mmulator.isa.form import Form
@@ -34,10 +32,7 @@ def lanes_with_rows(form: Form) -> int:
 def check_unused(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, site: u32) -> None:
     """For an instrument: report lanes, of those whose addresses ldmatrix does not use, that have invalid ones."""
     invalid = u32(0)
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         if impossible(w, lane, at[lane], base, 16, Only.ANY, READ, site) != 0:
             invalid = invalid | (1 << lane)
     if invalid != 0:

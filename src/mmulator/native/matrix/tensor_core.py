@@ -5,12 +5,10 @@ carried out in the order of their issue, at a time that the seed decides. When t
 mbarriers. TensorCore 5th Generation Family Instructions (PTX ISA 9.1).
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 from mmulator.codegen.lang import Native, native, unrolled
-from mmulator.codegen.ops import cast_ptr, copy_bytes, stack, trailing_zeros
+from mmulator.codegen.ops import bits_of, cast_ptr, copy_bytes, stack, trailing_zeros
 from mmulator.codegen.types import boolean, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.native.asynchrony.bulk import hold_barrier
@@ -131,10 +129,7 @@ def issue_mma(
     in_cells: 1 if A is in tensor memory, 2 with .ashift.
     mover: number of `move_mma` in the kernel.
     """
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         if w.cta.fault != 0:
             return
         table = table_for(w, known, lane, mode, words[lane], site)
@@ -324,10 +319,7 @@ def issue_copy(
     pair: 1 for cta_group::2.
     mover: number of the function that carries it out.
     """
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         if pair != 0:
             if u64(peer_of(w, site)) == 0:
                 return
@@ -370,10 +362,7 @@ def move_shift(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u6
 @native
 def move_commit(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u64:
     """Carry out tcgen05.commit: arrive once at each mbarrier."""
-    left = t.barriers
-    while left != 0:
-        rank = trailing_zeros(left)
-        left = left & (left - 1)
+    for rank in bits_of(t.barriers):
         complete_for(w, t.lane, t.site, cast_ptr(u64, shared_of(w.cta.cluster, rank) + t.offset), 1, 0)
     return u64(0)
 
@@ -389,10 +378,7 @@ def issue_commit(
     ranks: with `multicast`, masks of the CTAs whose mbarriers hear of it.
     mover: number of `move_commit` in the kernel.
     """
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         at = barriers[lane]
         reached = u32(0)
         if multicast != 0:

@@ -6,8 +6,6 @@ places of registers. As on a chip, a warp accesses the 32 lanes of its own quart
 Each CTA has all columns of tensor memory: CTAs that share a multiprocessor are not modelled.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 from mmulator.codegen.lang import Native, native

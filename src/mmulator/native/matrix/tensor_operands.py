@@ -1,7 +1,5 @@
 """Operands of tcgen05.mma: matrices from shared and tensor memory, scale factors and metadata, element after element."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import cast_ptr, copy_bytes, load, minimum, null, store
 from mmulator.codegen.types import boolean, i32, i64, ptr, ptr_to, u8, u16, u32, u64

@@ -4,8 +4,6 @@ A TensorTable says everything that the instruction and its instruction descripto
 numerics twin. All of it is computed by pure functions of layouts/ (launch/tensor_tables.py).
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import cast_ptr, copy_bytes, fill_bytes, stack
 from mmulator.codegen.types import boolean, f16, f32, i64, ptr, ptr_to, u8, u16, u32, u64

@@ -1,7 +1,5 @@
 """State of tensor memory and of tcgen05.mma: sizes, and the table of an instruction with its descriptor."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from mmulator.codegen.types import Struct, ptr, u32, u64

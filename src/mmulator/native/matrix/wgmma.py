@@ -4,8 +4,6 @@ A wgmma is computed into a tile at some time between its issue and the wait that
 that wait. The arithmetic is that of the numerics twin: `pack_a` and `pack_b` decode operands once, `dot` multiplies.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import native

@@ -3,8 +3,6 @@
 layouts/ alone defines the places of elements; the code is generated from there (twin/shared.py, twin/moves.py).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import native, unrolled

@@ -6,8 +6,6 @@ are read and compared each time; so writes to shared memory need not be tracked.
 (launch/packs.py).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import native

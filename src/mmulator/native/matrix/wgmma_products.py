@@ -2,8 +2,6 @@
 tile, are one product.
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, load, store
 from mmulator.codegen.types import boolean, i64, ptr, ptr_to, u16, u32, u64

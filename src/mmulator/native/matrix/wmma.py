@@ -1,7 +1,5 @@
 """wmma.load and wmma.store: the twin's moves, through the memory windows."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import Native
 from mmulator.layouts import Fragment
 from mmulator.native.hooks.events import READ, WRITE

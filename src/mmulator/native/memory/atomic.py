@@ -17,6 +17,7 @@ from mmulator.codegen.ops import (
     atomic_rmw,
     bitcast,
     bits_mask,
+    bits_of,
     cast_ptr,
     compare_exchange,
     iota,
@@ -125,9 +126,7 @@ def atomic_function(space: str, op: str, ty: Ty, count: int = 1, combine: Any = 
                         store(bitcast(several, before), dst + first_lane)
                     return
         failed = left
-        while left != 0:
-            lane = trailing_zeros(left)
-            left = left & (left - 1)
+        for lane in bits_of(left):
             for c in unrolled(count):
                 target = cast_ptr(ty, host[lane]) + c
                 n = lane + 32 * c
@@ -197,10 +196,7 @@ def sum_up(
         for n in unrolled(32):
             words[numbers[n]] = words[numbers[n]] + src[n]
         return
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         words[numbers[lane]] = words[numbers[lane]] + src[lane]
 
 

@@ -3,8 +3,6 @@
 Measured on an H100 and an H200. An integer operation that the host has too is a name of LLVM's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from mmulator.codegen.ops import bitcast, is_nan, select

@@ -1,7 +1,5 @@
 """Single addresses, computed by a lane or a warp: pointers to the memory at them, from the windows (windows.py)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import null
 from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64

@@ -1,13 +1,12 @@
 """Loads and stores between memory, through the windows (windows.py), and registers."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
 from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import (
     bits_mask,
+    bits_of,
     cast_ptr,
     concat,
     insert,
@@ -191,16 +190,11 @@ def load_function(space: str, size: int, count: int) -> Native:
             put(parted(gathered(element, count, begin, places)), dst)
             return
         elif shape != Shape.UNKNOWN:
-            while left != 0:
-                lane = trailing_zeros(left)
-                left = left & (left - 1)
+            for lane in bits_of(left):
                 store(load(word, begin + places[lane]), image, lane)
         else:
             host = stack(ptr, 32)
-            left = translate(w, mask, at, bytes, READ, site, host)
-            while left != 0:
-                lane_ = trailing_zeros(left)
-                left = left & (left - 1)
+            for lane_ in bits_of(translate(w, mask, at, bytes, READ, site, host)):
                 store(load(word, host[lane_]), image, lane_)
         put(parted(vectors(vector, source, count)), dst)
 
@@ -366,9 +360,7 @@ def store_function(space: str, size: int, count: int) -> Native:
                 left = left & (left - 1)
                 store(load(word, image, lane), begin + places[lane])
             return
-        while left != 0:
-            lane_ = trailing_zeros(left)
-            left = left & (left - 1)
+        for lane_ in bits_of(left):
             store(load(word, image, lane_), host[lane_])
 
     return Native(store_, f"store_{NAMES[space]}_{size}x{count}")

@@ -3,8 +3,6 @@
 Each element is a separate atomic operation, on the host too, because other clusters may reduce into the same array.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 from mmulator.codegen.lang import Native

@@ -1,7 +1,5 @@
 """Rows of eight lanes, and lines of 128 bytes of shared memory, whose chunks of 16 bytes a swizzle exchanges."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import Native, unrolled
 from mmulator.codegen.ops import iota, load, mask_bits, shuffle, store
 from mmulator.codegen.types import ptr, u64

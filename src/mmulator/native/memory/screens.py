@@ -1,7 +1,5 @@
 """Accesses of lanes that are impossible, in a launch that continues after faults (compiler/lowering/screened.py)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import trailing_zeros
 from mmulator.codegen.types import ptr_to, u32, u64

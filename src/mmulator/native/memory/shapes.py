@@ -5,8 +5,6 @@
     row           32 lanes side by side, by few questions: a pointer, or null
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from functools import cache
 

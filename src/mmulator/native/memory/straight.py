@@ -5,8 +5,6 @@ Better code of a block contains this path, so that values stay in the host's reg
 else there is, faults too, is for the functions of memory.py. These functions are not for instruments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

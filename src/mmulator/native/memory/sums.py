@@ -7,10 +7,8 @@ pointer to that array, or a pointer for writing (windows.py); before fences and 
 checks the clock, at most some milliseconds later.
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import address, atomic_rmw, cast_ptr, load, mask_bits, trailing_zeros
+from mmulator.codegen.ops import address, atomic_rmw, bits_of, cast_ptr, load, mask_bits, trailing_zeros
 from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.native.state import PART, Cluster, Warp
 
@@ -29,10 +27,7 @@ def settle_sums(cluster: ptr_to(Cluster)) -> None:
         left = left & (left - 1)
         part = cast_ptr(u32, address(sums.words)) + place // WORD
         memory = cast_ptr(u32, sums.start + place)
-        words = mask_bits(load(WORDS, part) != 0)
-        while words != 0:
-            word = trailing_zeros(words)
-            words = words & (words - 1)
+        for word in bits_of(mask_bits(load(WORDS, part) != 0)):
             atomic_rmw("add", memory + word, part[word])
             part[word] = 0
 

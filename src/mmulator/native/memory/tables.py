@@ -1,7 +1,5 @@
 """The windows that may contain an address of the global space: the tables of windows.py."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
 from mmulator.codegen.types import ptr_to, u32, u64
 from mmulator.native.state import HINTS, Cta, Window

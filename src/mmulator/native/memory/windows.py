@@ -14,15 +14,13 @@ Lanes that are in one window have a file of their own, which belongs to the door
     peek          bytes for the host, as far as they exist
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import cast_ptr, copy_bytes, load, mask_bits, null, stack, store, trailing_zeros
+from mmulator.codegen.ops import bits_of, cast_ptr, copy_bytes, load, mask_bits, null, stack, store, trailing_zeros
 from mmulator.codegen.types import boolean, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Value, constant
-from mmulator.native.hooks.events import ATOMIC, READ, WRITE, accessed, accessed_one
+from mmulator.native.hooks.events import ATOMIC, READ, WRITE, accessed, accessed_one, left_undetermined
 from mmulator.native.hooks.faults import fault
 from mmulator.native.memory.sums import give_way, settled
 from mmulator.native.memory.tables import search, window_of
@@ -145,6 +143,15 @@ def hold_each(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u64, site: u32
         left = left & (left - 1)
 
 
+@native
+def lose_each(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u64) -> None:
+    """Tell instruments that bytes have no value any more, for each lane."""
+    left = mask
+    while left != 0:
+        left_undetermined(w, trailing_zeros(left), at[trailing_zeros(left)], bytes)
+        left = left & (left - 1)
+
+
 @native(inline=True)
 def shared_of(cluster: ptr_to(Cluster), rank: u32) -> ptr:
     """The first byte of a CTA's shared memory, for movers whose bounds were checked at issue."""
@@ -155,10 +162,7 @@ def shared_of(cluster: ptr_to(Cluster), rank: u32) -> ptr:
 @native
 def translate_each(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), bytes: u32, access: u32, site: u32, out: ptr_to(ptr)) -> u32:
     """Translate lane by lane; returns 0 if any lane faults."""
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         host = find_host(w, lane, at[lane], bytes, access, site)
         if u64(host) == 0:
             return 0

@@ -1,7 +1,5 @@
 """bar and barrier (PTX ISA 9.1, Parallel Synchronization and Communication Instructions: bar)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import bits_mask, cast_ptr, load, mask_bits, popcount, select, trailing_zeros
 from mmulator.codegen.types import boolean, i32, ptr_to, u32, u64

@@ -1,9 +1,7 @@
 """Calls: frames in the register file, parameters in local memory, functions by address."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import bits_mask, load, mask_bits, reduce_max, select, store, trailing_zeros
+from mmulator.codegen.ops import bits_mask, bits_of, load, mask_bits, reduce_max, select, store, trailing_zeros
 from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
 from mmulator.native.hooks.events import READ, WRITE, local_copied
 from mmulator.native.hooks.faults import fault
@@ -63,10 +61,7 @@ def find_functions(
     known: for each of the module's `count` functions the number, or -1 if the call cannot reach it.
     code: place of the first one.
     """
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         at = addresses[lane]
         place = u32(at) - code
         found = i32(-1)
@@ -80,10 +75,7 @@ def find_functions(
 @native
 def copy_local(w: ptr_to(Warp), mask: u32, source: ptr_to(u64), target: ptr_to(u64), size: u32, site: u32) -> None:
     """Copy parameters of a call: `size` bytes of each lane's local memory to another place in it, by offset."""
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         given = local_place(w, lane, source[lane], size, READ, site)
         taken = local_place(w, lane, target[lane], size, WRITE, site)
         if u64(given) == 0 or u64(taken) == 0:

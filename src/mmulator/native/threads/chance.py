@@ -1,7 +1,5 @@
 """Random choices that the seed decides."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -4,8 +4,6 @@ The barrier counts threads: it is complete when all threads of the cluster that 
 arrived remembers the generation of the barrier, and its wait ends when that generation is complete.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 from mmulator.codegen.lang import Native, native
@@ -13,6 +11,7 @@ from mmulator.codegen.ops import (
     address,
     atomic_rmw,
     bits_mask,
+    bits_of,
     cast_ptr,
     compare_exchange,
     mask_bits,
@@ -189,10 +188,7 @@ def move_cancel(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u
         first_cta(launch, number, corner)
         low = u64(corner[0]) | (u64(corner[1]) << 32) | (u64(corner[2]) << 48)
         high = 1
-    left = t.barriers
-    while left != 0:
-        rank = trailing_zeros(left)
-        left = left & (left - 1)
+    for rank in bits_of(t.barriers):
         at = payload_of(t, PayloadShape.RESPONSE).to & WITHIN
         accessed_one(w, t.lane, at | (u64(rank) << RANK_SHIFT) | SHARED, u32(RESPONSE), WRITES, t.site)
         response = cast_ptr(u64, shared_of(w.cta.cluster, rank) + (at - SHARED_BASE))
@@ -209,10 +205,7 @@ def cancel_function(generic: bool, multicast: bool) -> Native:
     """
 
     def cancel(w: ptr_to(Warp), mask: u32, to: ptr_to(u64), barriers: ptr_to(u64), site: u32) -> None:
-        left = mask
-        while left != 0:
-            lane = trailing_zeros(left)
-            left = left & (left - 1)
+        for lane in bits_of(mask):
             response = to[lane]
             barrier = barriers[lane]
             if generic:

@@ -1,9 +1,7 @@
 """Control flow: branches, and the exit of lanes (PTX ISA 9.1, Control Flow Instructions)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import address, bits_mask, cast_ptr, popcount, select, trailing_zeros
+from mmulator.codegen.ops import address, bits_mask, bits_of, cast_ptr, popcount, select
 from mmulator.codegen.types import i32, ptr_to, u32, u64
 from mmulator.native.asynchrony.waiting import partial_warp, wake_warpgroup
 from mmulator.native.hooks.events import lanes_exit
@@ -34,12 +32,9 @@ def branch(w: ptr_to(Warp), mask: u32, taken: u32, target: i32, next: i32) -> i3
 @native
 def branch_indexed(w: ptr_to(Warp), mask: u32, index: ptr_to(u32), table: ptr_to(i32), n: u32, site: u32) -> i32:
     """Execute brx.idx: each lane has its own target."""
-    left = mask
     pcs = address(w.lane_pc)
     out = cast_ptr(i32, pcs)
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         at = index[lane]
         if at >= n:
             fault(w, FaultKind.BAD_BRANCH, site, lane, u64(at), n)
@@ -59,10 +54,7 @@ def exit_lanes(w: ptr_to(Warp), mask: u32, site: u32) -> i32:
         wake_warpgroup(w)
     cta.live_threads = cta.live_threads - popcount(mask)
     bars = cast_ptr(Barrier, cta.barriers)
-    left = cta.open_barriers
-    while left != 0:
-        id = trailing_zeros(left)
-        left = left & (left - 1)
+    for id in bits_of(cta.open_barriers):
         if (w.bar_came[id] | bars[id].arrived) != 0:  # somebody is at it
             arrive_together(w, id)
             release_if_complete(cta, id)

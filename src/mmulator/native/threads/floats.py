@@ -2,8 +2,6 @@
 arithmetic must not depend on it, so native code runs in the default environment of a process.
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.cpus import ARM, X86
 from mmulator.codegen.engine import architecture
 from mmulator.codegen.ops import load, store

@@ -5,8 +5,6 @@ registers belong to its warps. The specification wants one count for the four wa
 and programs rely on it (CUTLASS's attention for Blackwell). The sanitizer reports it.
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, trailing_zeros
 from mmulator.codegen.types import i32, ptr_to, u32, u64

@@ -1,7 +1,5 @@
 """Reset of a cluster's memory, as if nothing had run in it: shared memory, registers, the state of its CTAs and warps."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, fill_bytes, stack
 from mmulator.codegen.types import Struct, i32, ptr_to, u8, u32, u64

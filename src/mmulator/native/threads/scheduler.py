@@ -5,8 +5,6 @@ and in it the lowest block number, so that lanes meet again at the earliest poss
 a turn, which is the forward progress that sm_70 and later guarantee to each thread.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import native

@@ -6,7 +6,7 @@ from functools import cache
 
 from mmulator.codegen.lang import Native
 from mmulator.codegen.lookup import word_at
-from mmulator.codegen.ops import bits_mask, cast_ptr, iota, load, mask_bits, select, store, trailing_zeros
+from mmulator.codegen.ops import bits_mask, bits_of, cast_ptr, iota, load, mask_bits, select, store, trailing_zeros
 from mmulator.codegen.types import Ty, i32, ptr_to, u32
 from mmulator.codegen.values import Builder, Value
 from mmulator.native.state import FULL
@@ -70,10 +70,7 @@ def match_function(every: bool, ty: Ty) -> Native:
 
     def match_(a: ptr_to(ty), members: ptr_to(u32), active: u32, d: ptr_to(u32)) -> u32:
         agree = u32(0)
-        left = active
-        while left != 0:
-            lane = trailing_zeros(left)
-            left = left & (left - 1)
+        for lane in bits_of(active):
             mask = members[lane] & active
             same = mask_bits(load(ty.vec(32), a) == a[lane]) & mask
             if every:

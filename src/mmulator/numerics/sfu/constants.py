@@ -4,8 +4,6 @@ The code around the unit in forms without .ftz (`operations.py`) is computed ste
 bits. Checked with ptxas 13.5 on several thousand constants; docs/contraction.md.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Callable

@@ -5,8 +5,6 @@ Half Precision Floating Point Instructions: ex2, tanh (PTX ISA 9.1). The sequenc
 ptxas 12.8. The unit flushes subnormal inputs and results in any case, so the forms without .ftz scale around it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

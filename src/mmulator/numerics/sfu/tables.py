@@ -4,8 +4,6 @@ A file `sm_NN.json` beside this module holds the tables that were solved from ca
 file computes with those of sm_90, and `tables_for` says so.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cache

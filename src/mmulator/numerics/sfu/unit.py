@@ -7,8 +7,6 @@ The unit has one datapath: a table row chosen by the leading bits of the argumen
 for rcp) below them, in integers. Its form was first described for the G80 by the envytools project (nvhw/sfu.c).
 """
 
-from __future__ import annotations
-
 from mmulator.numerics.sfu.tables import Quadratic, Tables
 
 NAN = 0x7FFFFFFF

@@ -5,8 +5,6 @@ to use fused-multiply-add instructions on the target device. ptxas does so, and 
 rule was found by experiment; docs/contraction.md states it and says how it is checked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from mmulator.codegen.locks import remaining

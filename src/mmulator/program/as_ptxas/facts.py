@@ -1,7 +1,5 @@
 """Facts about a function's registers: the statements that write them, constants, and statements without effect."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 
 from mmulator.errors import must_be

@@ -13,8 +13,6 @@ ptxas copies at the last fence, before both: the earlier products are lost in th
 13.0 and 13.5, which warn: C7511; `unfenced`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 

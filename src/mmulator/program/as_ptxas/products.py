@@ -1,7 +1,5 @@
 """The objects of contraction: products, sums, changes of sign and copies."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ unit flushes subnormals, so both factors are scaled by powers of two first; that
 `mmulator.numerics.sfu.operations` computes the same. Floating-Point Instructions: div, rcp (PTX ISA 9.1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache

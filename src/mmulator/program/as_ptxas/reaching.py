@@ -1,7 +1,5 @@
 """A walk that finds the product which each register holds where a sum reads it, and the other readers of products."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import replace
 

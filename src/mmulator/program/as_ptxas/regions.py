@@ -5,8 +5,6 @@ load), and adjacent blocks without another way in are one region. The rows of in
 found by experiment: docs/contraction.md.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet

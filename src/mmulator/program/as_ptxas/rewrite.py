@@ -1,7 +1,5 @@
 """The rewriting of a function's body with its chosen sums fused."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping

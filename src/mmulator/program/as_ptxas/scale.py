@@ -3,8 +3,6 @@
 The result differs from two products where the inner one would overflow or be subnormal. docs/contraction.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from mmulator.isa.effects import Algebra

@@ -4,8 +4,6 @@ nvcc loads four elements where three are wanted: the fourth may lie behind the a
 An element stays if an instruction reads its register all the same (nvcc 13.0 writes such masks).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

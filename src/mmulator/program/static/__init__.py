@@ -4,8 +4,6 @@ Only certain breaches are reported: an instruction that breaks its rule on every
 everything that depends on values is left to a launch (sanitizer/).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Execution order of a kernel's instructions, for analyses of facts that hold on every path."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

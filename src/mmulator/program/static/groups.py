@@ -1,7 +1,5 @@
 """Asynchronous operations that no path commits to a group, or waits for (rules/accumulators.py, rules/text.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

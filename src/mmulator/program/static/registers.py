@@ -1,7 +1,5 @@
 """Registers of wgmma that every path reads, writes or uses too early, or without a fence (rules/accumulators.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Two explanations of one element side by side: where the values of two runs part."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import zip_longest
 

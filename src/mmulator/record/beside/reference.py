@@ -4,13 +4,12 @@ A value and its causes come in, and the value that somebody expects; sentences l
 rounding says what the kernel leaves out, counts twice, or reads in place of something else.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from itertools import permutations
 from typing import Any
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from mmulator.numerics.element import ElementSum, Loss, last_place, number
 from mmulator.numerics.formats import element_type
 from mmulator.numerics.telling import loss_lines
+from mmulator.record.beside.elsewhere import instead
 from mmulator.record.cause import Cause, place_text
 from mmulator.record.losses import SAME, cut_said, losses_of, number_of, product_of
 from mmulator.record.names import DeviceArray
@@ -29,6 +29,8 @@ from mmulator.record.values import dtype_of
 _NAME = re.compile(r"(.*)\[([\d,]+)\]")
 _TRIED = "other rows and columns of the arrays, chunks of k left out or twice, no accumulator, a factor of a power of two or -1"
 _SIMPLE = (2.0, 0.5, 4.0, 0.25, 8.0, 0.125, 16.0, 0.0625, -1.0)
+MISSING, BESIDES = "not multiplied here", "multiplied here besides"
+NOT_LOOKED = "what would make it is not known"
 Vector = NDArray[np.float64]
 Wanted = tuple[float, float]  # a value, and the unit of its last place in the reference's type
 
@@ -45,6 +47,13 @@ class BesideReference:
     label: str
     want: float
     said: tuple[str, ...]
+
+    @property
+    def lead(self) -> str:
+        """The sentence that explains most of the difference; "" where nothing is known."""
+        first, *more = *self.said[1:], ""
+        missing = [x for x in more if x.startswith((MISSING, BESIDES))]
+        return "" if first.startswith(NOT_LOOKED) else "; ".join([first, *missing])
 
     def __str__(self) -> str:
         return "\n  ".join([f"beside {self.label}: {_text(self.want)} there", *self.said])
@@ -86,10 +95,10 @@ class ReferenceArrays:
     arrays: Sequence[DeviceArray]
     read: Callable[[int, int], bytes]
 
-    def values(self, name: str) -> NDArray[Any] | None:
-        """The values of an array of two dimensions or more; None where they are not known."""
+    def values(self, name: str, least: int = 2) -> NDArray[Any] | None:
+        """The values of an array of two dimensions or more (`least`); None where they are not known."""
         found = next((a for a in self.arrays if a.name == name), None)
-        if found is None or found.dtype is None or len(found.shape) < 2:
+        if found is None or found.dtype is None or len(found.shape) < least:
             return None
         raw = np.frombuffer(self.read(found.start, found.size), np.uint8)
         if found.strides:
@@ -115,8 +124,11 @@ def beside_reference(cause: Cause, wanted: Wanted | None, label: str, arrays: Re
     if product is not None and product.element is not None:
         told += _of_sum(product, product.element, want, max(unit, place_in(want, dtype_of(cause.type))), cause, arrays)
     elif float(got) != want:
+        room = 4 * max(unit, place_in(want, dtype_of(cause.type))) + abs(want) * 2.0**-20
+        other = instead(cause, want, room, partial(arrays.values, least=1))
         made = next((x for x in cause.walk() if not x.how.startswith(SAME)), cause)
-        told.append(f"what would make it was not looked for: it is no sum of a matrix product alone, but made by {made.how}")
+        nothing = f"{NOT_LOOKED}: it is no sum of a matrix product alone, but made by {made.how}"
+        told.append(other or nothing)
     return BesideReference(label, want, tuple(told))
 
 
@@ -278,11 +290,14 @@ def _against(product: Cause, a_names: Sequence[str], b_names: Sequence[str]) -> 
     left = set(wanted)
     at = next((n for n, pair in enumerate(got) if pair not in left), None)
     missing = [pair for pair in wanted if pair not in set(got)]
+    besides = [pair for pair in got if pair not in left]
     extra = len(got) - len(set(got))
     if at is not None:
         yield f"the first product that is not in it: number {at}, {got[at][0]} times {got[at][1]}"
+    if besides and not missing:
+        yield f"{BESIDES}: {summary([a for a, _ in besides])} by {summary([b for _, b in besides])}"
     if missing:
-        yield f"not multiplied here: {summary([a for a, _ in missing])} by {summary([b for _, b in missing])}"
+        yield f"{MISSING}: {summary([a for a, _ in missing])} by {summary([b for _, b in missing])}"
     if extra:
         twice = [pair for n, pair in enumerate(got) if pair in set(got[:n])]
         yield f"multiplied more than once here: {summary([a for a, _ in twice])} by {summary([b for _, b in twice])}"

@@ -1,7 +1,5 @@
 """Profiles as the text of a file, whose ending says how: .json, .html, .info for lcov, .txt."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import PurePath

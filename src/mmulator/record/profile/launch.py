@@ -3,14 +3,12 @@
 Counts are those of PTX instructions; ptxas makes others of them (docs/profile.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mmulator.diagnostics.mbarriers import operates
 from mmulator.isa.effects import Ends, Together
-from mmulator.launch.limits import MULTIPROCESSOR
+from mmulator.launch.limits import MULTIPROCESSOR, REGISTERS, held_by
 from mmulator.launch.shape import LaunchShape
 from mmulator.layouts.operands import fragment
 from mmulator.program.as_ptxas.inflight import is_injected
@@ -25,7 +23,6 @@ from mmulator.record.profile.text import table
 WARP = 32
 WARPGROUP = 4  # warps
 WAVEFRONT = 128  # bytes of shared memory
-REGISTERS = 1 << 16  # of a multiprocessor
 
 
 @dataclass(frozen=True)
@@ -137,16 +134,11 @@ def _shown(ins: Instruction, function: str, work: Tally) -> Executed:
 
 def occupancy(shape: LaunchShape, shared: int, device: str) -> Occupancy:
     """Warps of a launch that a multiprocessor of a chip holds. shared: bytes of a block."""
-    threads, most_blocks, kib = MULTIPROCESSOR[device]
-    reserved = 1024 if int(device[3:]) >= 80 else 0  # bytes of a block that the system takes
-    limits = {
-        "threads": threads // (shape.warps * WARP), "blocks": most_blocks,
-        "shared memory": kib * 1024 // (-(-shared // 128) * 128 + reserved) if shared + reserved else most_blocks,
-    }  # fmt: skip
+    limits = held_by(device, shape.threads, shared)
     limit = min(limits, key=limits.__getitem__)
     blocks = limits[limit]
     return Occupancy(
-        blocks * shape.warps, threads // WARP, blocks, limit,
+        blocks * shape.warps, MULTIPROCESSOR[device][0] // WARP, blocks, limit,
         min(255, REGISTERS // max(blocks * shape.warps * WARP, 1) // 8 * 8),
     )  # fmt: skip
 

@@ -1,7 +1,5 @@
 """Profiles as one HTML page that needs no other file and no script: all numbers are in it as text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import PurePath

@@ -1,7 +1,5 @@
 """A profile as text: a table of lines, and the program's text with numbers at its lines."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby

@@ -3,8 +3,6 @@
 TensorCore 5th Generation Family Instructions (PTX ISA 9.1).
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass

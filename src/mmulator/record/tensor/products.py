@@ -1,7 +1,5 @@
 """Operands of one element of tcgen05.mma, and bytes of tcgen05.cp, as the machine read them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 

@@ -7,8 +7,6 @@ the last wgmma.fence. The number of a wgmma is stored + 1, so that 0 means none.
 wait or fence had been there: each is reported once, where it is first missed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

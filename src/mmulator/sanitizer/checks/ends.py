@@ -6,13 +6,11 @@ mbarriers.py. A Reach is settled if an exiting thread of that block is ordered a
 phase of the arrival or of the copy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, popcount, trailing_zeros
+from mmulator.codegen.ops import bits_of, cast_ptr, fill_bytes, load, mask_bits, popcount, trailing_zeros
 from mmulator.codegen.types import Struct, boolean, ptr_to, u32, u64
 from mmulator.native.asynchrony.accounts import account_of, warp_number
 from mmulator.native.asynchrony.mbarrier import awaited_bytes
@@ -82,9 +80,7 @@ def reached(w: ptr_to(Warp), mask: u32, at: u64, bytes: u32, site: u32) -> None:
     left = mask & ~r.begun
     r.begun = r.begun | mask
     lost = u32(0)
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(left):
         if not has_begun(w, lane, rank):
             lost = lost | (1 << lane)
     if lost != 0:
@@ -187,10 +183,7 @@ def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: boolean, account: ptr_to(A
     for i in range(cluster.warp_count):
         use = s.uses + (number * u64(cluster.warp_count) + u64(i))
         if use.lanes != 0 and use.settled == 0 and i // warps != w.cta.rank:
-            left = mask
-            while left != 0:
-                lane = trailing_zeros(left)
-                left = left & (left - 1)
+            for lane in bits_of(mask):
                 if knows(w, lane, agent, use.phase) != 0 or clusters_of(cluster).waited[warp_number(w)] >= use.until:
                     use.settled = 1
                 elif knows_of_warp(w, lane, i, use.lanes, use.clock):
@@ -199,10 +192,7 @@ def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: boolean, account: ptr_to(A
                 accuse(w, mask, site, i, use.lanes, k.at, 8, use.site)
     own = k.issued.warp // warps == w.cta.rank
     if k.async_clock != 0 and k.settled == 0 and (not own or (k.brings != 0 and account.valid != 0)):
-        left = mask
-        while left != 0:
-            lane = trailing_zeros(left)
-            left = left & (left - 1)
+        for lane in bits_of(mask):
             if has_ended(w, lane, k, agent):
                 k.settled = 1
         if k.settled == 0 and last and own:

@@ -4,8 +4,6 @@ The warps of a warpgroup must execute the same wgmma instructions in the same or
 are recorded, and the other warps are compared with them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import native

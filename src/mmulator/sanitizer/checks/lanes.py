@@ -2,10 +2,8 @@
 Lanes that store one sum of a butterfly of shuffles may differ in its rounding (program/butterflies.py).
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, copy_bytes, load, mask_bits, select, stack, store, trailing_zeros
+from mmulator.codegen.ops import bits_of, cast_ptr, copy_bytes, load, mask_bits, select, stack, store, trailing_zeros
 from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.native.asynchrony.pending import entry, queue
 from mmulator.native.memory.rows import CHUNK
@@ -49,10 +47,7 @@ def judge_lanes(
         lane = trailing_zeros(left)
         same = left & mask_bits(places == at[lane])
         left = left & ~same
-        others = same & (same - 1)
-        while others != 0:
-            other = trailing_zeros(others)
-            others = others & (others - 1)
+        for other in bits_of(same & same - 1):
             differ = u32(0)
             for n in range(bytes):
                 differ = differ | u32(image[lane * bytes + n] ^ image[other * bytes + n])
@@ -73,10 +68,7 @@ def judge_copies(
         return
     e = entry(w, COPIES, queue(w, COPIES).issued - 1)
     image = cast_ptr(u8, stack(u8.vec(CHUNK), LANES))
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         store(u8.vec(CHUNK)(0), image + lane * bytes, 0, 1)
         copy_bytes(image + lane * bytes, e.source[lane], u32(e.valid[lane]))
     judge_lanes(w, mask, target, u64(SHARED), bytes, image, 0, site)

@@ -4,13 +4,11 @@ The records extend those of native/asynchrony/accounts.py and have the same numb
 warp a Use, which is an operation of lanes on it. Of a warp's lanes only the newest are kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, minimum, select, trailing_zeros
+from mmulator.codegen.ops import bits_of, cast_ptr, fill_bytes, load, mask_bits, minimum, select, trailing_zeros
 from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
 from mmulator.native.asynchrony.accounts import account_of, entry_of, warp_number
 from mmulator.native.asynchrony.mbarrier import over
@@ -139,10 +137,7 @@ def knows_of_warp(w: ptr_to(Warp), lane: u32, warp: u32, lanes: u32, clock: u32)
     """Whether an operation of one of the `lanes` of a warp happens before a lane's next action. One lane is enough, since it
     may act for the others: libcu++ lets the first of the lanes that match.any.sync names do so.
     """
-    left = lanes
-    while left != 0:
-        other = trailing_zeros(left)
-        left = left & (left - 1)
+    for other in bits_of(lanes):
         if knows(w, lane, warp * 32 + other, clock) != 0:
             return True
     return False
@@ -220,9 +215,7 @@ def know_init(w: ptr_to(Warp), mask: u32, k: ptr_to(Keeper), use: ptr_to(Use), w
     left = mask & ~use.known
     use.known = use.known | mask
     lost = u32(0)
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(left):
         if k.agent // 32 != warp_number(w) and knows(w, lane, k.agent, k.clock) == 0:
             lost = lost | (1 << lane)
     if lost != 0:
@@ -329,9 +322,7 @@ def mbarrier_is_issued(t: ptr_to(Transfer)) -> None:
             issuer = checks_of(w.cta.cluster).issuers + agent_of(w, t.lane)
             end = issuer.agent
             ended = issuer.issued
-        while left != 0:
-            rank = trailing_zeros(left)
-            left = left & (left - 1)
+        for rank in bits_of(left):
             barrier = u64(shared_of(w.cta.cluster, rank)) + t.offset
             issued_for(w, t.lane, barrier, end, ended, t.site)
             account = account_of(w.cta.cluster, barrier)
@@ -377,10 +368,7 @@ def mbarrier_released(
 @native
 def phase_missed(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, site: u32) -> None:
     """Report lanes whose wait ends though their phase is no longer the one before the current phase."""
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         barrier = u64(host[lane])
         if not over(cast_ptr(u64, host[lane]), (parities >> lane) & 1):
             find(w, _MISSED, site, 1 << lane, generic_of(w.cta.cluster, barrier), GRANULE)
@@ -455,10 +443,8 @@ def touched(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, 
     if s.live == 0:
         return
     within = places & WITHIN
-    near = mask & mask_bits(((places >> SLOT_SHIFT) == SLOT_SHARED) & (within < s.high) & (within + u64(bytes) > s.low))
-    while near != 0:
-        lane = trailing_zeros(near)
-        near = near & (near - 1)
+    inside = (within < s.high) & (within + u64(bytes) > s.low)
+    for lane in bits_of(mask & mask_bits((places >> SLOT_SHIFT == SLOT_SHARED) & inside)):
         lies_over(w, lane, at[lane] | base, bytes, access, site)
 
 

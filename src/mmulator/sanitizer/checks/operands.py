@@ -1,7 +1,5 @@
 """Rules of operands of matrix instructions (rules/operands.py)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import load, mask_bits, select, trailing_zeros
 from mmulator.codegen.types import i64, ptr_to, u32, u64
@@ -12,7 +10,8 @@ from mmulator.program.fragments import Misuse
 from mmulator.rules import operands as rules
 from mmulator.rules.tensor_memory import OPERAND_DIFFERS
 from mmulator.sanitizer.found import find, find_against
-from mmulator.sanitizer.shadow.shadow import put_by_tensor_copy
+from mmulator.sanitizer.shadow.records import AccessKind
+from mmulator.sanitizer.shadow.shadow import put_by
 
 U32, U64 = u32.vec(32), u64.vec(32)
 
@@ -26,6 +25,7 @@ _SPACE, _RESERVED, _ROWS, _UNEVEN = rules.SPACE.number, rules.RESERVED.number, r
 _BASE, _UNLISTED = rules.BASE_OFFSET.number, rules.UNLISTED.number
 _TENSOR = OPERAND_DIFFERS.number
 _SOURCE, _ROW, _LARGE, _LAYOUT = (r.number for r in (rules.SOURCE_SIZE, rules.ROW_ADDRESS, rules.LARGE, rules.LAYOUT))
+_BY_COPY = 1 + int(AccessKind.TENSOR)
 START = 0x3FC0  # bits of a start address, without those below 1024 bytes, after which every pattern begins again
 _SPREAD = 0x9E3779B97F4A7C15
 # The rule of each Misuse.
@@ -72,7 +72,9 @@ def judge_operand(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32,
 def note_descriptor(
     w: ptr_to(Warp), lanes: u32, words: ptr_to(u64), shapes: ptr_to(u32), operand: u32, site: u32
 ) -> None:
-    """Record a matrix descriptor for each place in the pattern and layout, for diagnostics/findings/operands.py to judge."""
+    """Record a matrix descriptor for each place in the pattern and layout, and whether a tensor copy brought what lies there, for
+    diagnostics/findings/operands.py to judge.
+    """
     if lanes == 0 or w.cta.fault != 0:
         return
     lane = trailing_zeros(lanes)
@@ -83,6 +85,7 @@ def note_descriptor(
             entry.words[0] = u64(operand)
             entry.words[1] = words[lane]
             entry.words[2] = u64(shapes[lane])
+            entry.words[3] = u64(put_by(w, (u32(words[lane]) & 0x3FFF) << 4) == _BY_COPY)
 
 
 @native
@@ -101,7 +104,8 @@ def judge_base(w: ptr_to(Warp), mask: u32, descriptor: u64, operand: u32, site: 
         wanted = (start >> 7) & 7
     if base != wanted:
         if base == 0:
-            if put_by_tensor_copy(w, start):
+            kind = put_by(w, start)
+            if kind == 0 or kind == _BY_COPY:
                 return
         entry = find(w, _BASE, site, mask, 0, 0)
         if u64(entry) != 0:

@@ -4,12 +4,10 @@ An operation's accesses are recorded when it is issued, by an agent on whose end
 phase, or a bulk group of its thread. Waits acquire the end of an operation (clocks.py); conflicts.py names the broken rule.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import cast_ptr, copy_bytes, null, stack, trailing_zeros
+from mmulator.codegen.ops import bits_of, cast_ptr, copy_bytes, null, stack, trailing_zeros
 from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.native.asynchrony.accounts import warp_number
 from mmulator.native.asynchrony.boxes import next_row, row_inside, row_offset
@@ -184,10 +182,7 @@ def writes_to_shared(t: ptr_to(Transfer), shape: u32, access: u32, targets: u32)
     w = cast_ptr(Warp, t.warp)
     p = proxies_of(w.cta.cluster)
     a = stack(Actor)
-    left = targets
-    while left != 0:
-        rank = trailing_zeros(left)
-        left = left & (left - 1)
+    for rank in bits_of(targets):
         use_barrier(t, rank)
         if shape == PayloadShape.BOX:
             box = payload_of(t, PayloadShape.BOX)
@@ -295,10 +290,7 @@ def map_used(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
 def groups_waited(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32) -> None:
     """Record that all groups of lanes except the newest have read their sources, or are complete."""
     lanes = proxies_of(w.cta.cluster).lanes + warp_number(w) * 32
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         l = lanes + lane
         if l.reads != 0 and w.bulk_groups[lane] > pending:
             clock = u32(w.bulk_groups[lane] - pending)
@@ -314,10 +306,7 @@ def groups_waited(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32
 def lanes_leave(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     """At the exit of threads, report stores that were not waited for."""
     lanes = proxies_of(w.cta.cluster).lanes + warp_number(w) * 32
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         l = lanes + lane
         if l.pending != 0:
             one = u32(1)

@@ -4,10 +4,8 @@ A use of a map is recorded in the shadow as an access to its 128 bytes of a spec
 are checked here. No thread ever acquires the end of such a use, so that every later write is checked too.
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, trailing_zeros
+from mmulator.codegen.ops import bits_of, cast_ptr, trailing_zeros
 from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.native.hooks.events import SPACE_GLOBAL, Fence
 from mmulator.native.state import Warp
@@ -47,10 +45,7 @@ def map_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, a
     while left != 0:
         lane = trailing_zeros(left)
         same = u32(0)
-        others = left
-        while others != 0:
-            other = trailing_zeros(others)
-            others = others & (others - 1)
+        for other in bits_of(left):
             if at[other] == at[lane]:
                 same = same | (1 << other)
         left = left & ~same
@@ -78,10 +73,7 @@ def map_released(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
 @native
 def fence_known(w: ptr_to(Warp), lanes: u32, f: ptr_to(MapFence)) -> boolean:
     """Whether a fence, by any of its lanes, happens before the current action of lanes of a warp."""
-    left = f.lanes
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(f.lanes):
         if issue_knows(w, lanes, f.agent + lane, f.clock, KNOWN) != 0:
             return True
     return False
@@ -110,10 +102,7 @@ def was_released(w: ptr_to(Warp), acquired: ptr_to(MapFence), agent: u32, clock:
         if u32(n) < p.released_count:
             r = fences + n
             if fence_knew(o, r, agent, clock):
-                left = r.lanes
-                while left != 0:
-                    lane = trailing_zeros(left)
-                    left = left & (left - 1)
+                for lane in bits_of(r.lanes):
                     if fence_knew(o, acquired, r.agent + lane, r.clock):
                         return True
     return False

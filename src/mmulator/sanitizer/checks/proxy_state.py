@@ -1,7 +1,5 @@
 """The records of a cluster's asynchronous operations besides those in the shadow (records.py)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import native, unrolled

@@ -2,8 +2,6 @@
 the arrival of the tcgen05.commit behind it.
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, stack
 from mmulator.codegen.types import i64, ptr_to, u32, u64

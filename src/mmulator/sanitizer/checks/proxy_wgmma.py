@@ -5,8 +5,6 @@ warpgroup is one agent, whose clock is the operation's number: when one of its w
 all of them.
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, stack
 from mmulator.codegen.types import Struct, boolean, i64, ptr, ptr_to, u8, u32, u64

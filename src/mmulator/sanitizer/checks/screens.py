@@ -2,8 +2,6 @@
 (compiler/lowering/screened.py). Faults of the memory windows are found here too; other faults end the launch as usual.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from mmulator.codegen.lang import Native, native

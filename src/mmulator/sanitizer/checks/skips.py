@@ -4,12 +4,10 @@ A barrier is complete when all threads that have not exited are there, so lanes 
 before the other lanes arrive, or while these wait; what they execute before is known from program/skips.py.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import bits_mask, cast_ptr, load, mask_bits, select, store, trailing_zeros
+from mmulator.codegen.ops import bits_mask, bits_of, cast_ptr, load, mask_bits, select, store, trailing_zeros
 from mmulator.codegen.types import Struct, ptr_to, u32, u64
 from mmulator.native.hooks.operands import BARRIERS, CLUSTER_ARRIVE
 from mmulator.native.state import FULL, LANES, Cluster, Cta, Warp
@@ -155,10 +153,7 @@ def exit_past_barrier(w: ptr_to(Warp), mask: u32, site: u32) -> None:
         return
     s = skipping_of(w)
     store(select(bits_mask(mask), U32(site), load(U32, s.exits)), s.exits)
-    left = w.cta.open_barriers
-    while left != 0:
-        id = trailing_zeros(left)
-        left = left & (left - 1)
+    for id in bits_of(w.cta.open_barriers):
         came = w.bar_lanes[id] | w.bar_came[id]
         if came != 0 and s.at[id] != 0 and (mask & ~came) != 0:
             tell_skipped(w, s, id, came & w.live, mask & ~came)

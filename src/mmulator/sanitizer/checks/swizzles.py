@@ -6,8 +6,6 @@ reported if no part of it was copied with the read's pattern: an operand of wgmm
 behind it.
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import maximum, popcount
 from mmulator.codegen.types import boolean, ptr_to, u32, u64

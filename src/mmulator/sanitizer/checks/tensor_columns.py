@@ -1,7 +1,5 @@
 """Rules of the allocation of tensor memory (rules/tensor_memory.py): who holds columns, and what is under way where they end."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from mmulator.codegen.lang import Native, native, unrolled

@@ -7,12 +7,10 @@ numbered for each thread that issues them; tcgen05.commit releases their numbers
 phase of its mbarrier. A thread may use what it knew at its last tcgen05.fence::after_thread_sync.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from mmulator.codegen.lang import Native, native, unrolled
-from mmulator.codegen.ops import cast_ptr, fill_bytes, stack, trailing_zeros
+from mmulator.codegen.ops import bits_of, cast_ptr, fill_bytes, stack, trailing_zeros
 from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.native.asynchrony.accounts import warp_number
 from mmulator.native.asynchrony.payloads import payload_of
@@ -206,10 +204,7 @@ def cells_ordered(w: ptr_to(Warp), mask: u32, step: u32, site: u32) -> None:
                     learn_plane(o, k.now.views, mask, agent, mover.done[kind])
         else:
             after = s.after + warp_number(w) * 32
-            left = mask
-            while left != 0:
-                lane = trailing_zeros(left)
-                left = left & (left - 1)
+            for lane in bits_of(mask):
                 give_view(o, after, u32(1) << lane, k.now.views[lane])
 
 
@@ -417,10 +412,7 @@ def work_committed(t: ptr_to(Transfer)) -> None:
     issuer.committed = issuer.issued
     issuer.fenced = issuer.issued
     agent = issuer.agent - 1
-    left = t.barriers
-    while left != 0:
-        rank = trailing_zeros(left)
-        left = left & (left - 1)
+    for rank in bits_of(t.barriers):
         entry = phaser_of(cluster, u64(shared_of(cluster, rank)) + t.offset)
         if u64(entry) != 0:
             c = entry.collecting
@@ -451,10 +443,7 @@ def issuers_leave(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     """At the exit of threads, report operations that they have not committed."""
     s = checks_of(w.cta.cluster)
     if u64(s) != 0:
-        left = mask
-        while left != 0:
-            lane = trailing_zeros(left)
-            left = left & (left - 1)
+        for lane in bits_of(mask):
             issuer = s.issuers + (warp_number(w) * 32 + lane)
             if issuer.committed != issuer.issued:
                 find(w, u32(rules.NOT_COMMITTED.number), issuer.site, u32(1) << lane, 0, 0)

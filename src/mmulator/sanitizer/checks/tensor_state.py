@@ -1,7 +1,5 @@
 """Records of accesses to tensor memory, and the question what is missing between two of them (tensor_memory.py)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import native, unrolled

@@ -14,14 +14,13 @@ What asynchronous operations read and write is here, too, since they move values
 them either. Of each 16 bytes it is known where they came from, so their use is a finding about the copy and its source.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import (
     all_lanes,
     bits_mask,
+    bits_of,
     cast_ptr,
     elements_at,
     fill_bytes,
@@ -147,10 +146,7 @@ def lanes_mark(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
     if combines(w, access, site):
         bad = u32(0)
         first = u64(0)
-        left = mask
-        while left != 0:
-            lane = trailing_zeros(left)
-            left = left & (left - 1)
+        for lane in bits_of(mask):
             if nothing_at(w, at[lane], bytes, site):
                 if bad == 0:
                     first = at[lane]
@@ -163,10 +159,7 @@ def lanes_mark(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
     if mask == FULL and all_lanes((a - first) == U64(bytes) * iota(U64)):
         mark_bytes(w, first, u64(bytes) * LANES, site)
         return
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         mark_bytes(w, at[lane], u64(bytes), site)
 
 
@@ -311,8 +304,15 @@ def one_accessed(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, s
 
 @native
 def one_lost(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64) -> None:
-    """Mark bytes that a transfer has written with an unknown value."""
-    if bytes != 0:
+    """Mark bytes that have no value any more."""
+    slot = at >> SLOT_SHIFT
+    if slot != SLOT_SHARED and slot != SLOT_LOCAL:
+        if u64(of_launch(w.cta.cluster).values) == 0:
+            return
+        found = stretch_of(w, at, 0)
+        if u64(found) != 0:
+            fill_bytes(found.marks + (at - found.start), 0, minimum(bytes, found.size - (at - found.start)))
+    elif bytes != 0:
         fill_bytes(value_state_at(w, lane, at), UNDEFINED, bytes)
         s = known(w.cta.cluster)
         s.epoch = s.epoch + 1
@@ -383,10 +383,7 @@ def lanes_brought(
     """Mark such bytes of a cp.async."""
     if u64(of_launch(w.cta.cluster).values) == 0 or w.cta.fault != 0:
         return
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         one_brought(w, lane, source[lane], target[lane] | SHARED, minimum(valid[lane], bytes), site)
 
 

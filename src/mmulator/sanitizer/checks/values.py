@@ -6,8 +6,6 @@ bytes that are read may be written by another thread a little later. This is a r
 checked when the cluster ends, and only bytes that are still unwritten then are findings here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +13,7 @@ from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import (
     all_lanes,
     bits_mask,
+    bits_of,
     cast_ptr,
     copy_bytes,
     elements_at,
@@ -121,10 +120,7 @@ def mark_lanes_written(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, b
     own = (a & _OFFSET) - w.cta.shared_base
     near = (mask_bits((a >> SLOT_SHIFT == SLOT_SHARED) & (own < s.shared_bytes)) & mask) == mask  # in the CTA's own memory
     first_state = s.shared + (u64(w.cta.rank) * s.shared_bytes - w.cta.shared_base)
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         state = first_state + ((at[lane] | base) & _OFFSET)
         if not near:
             state = value_state_at(w, lane, at[lane] | base)
@@ -374,10 +370,7 @@ def lanes_wrote_nothing(
     if w.cta.fault != 0:
         return
     outside = u32(0)
-    left = lanes
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(lanes):
         place = (at[lane] | base) + u64(offset)
         state = value_state_at(w, lane, place)
         if u64(state) == 0:
@@ -390,9 +383,7 @@ def lanes_wrote_nothing(
     if outside != 0:
         use_undefined(w, outside, rules.UNDEFINED_STORE.number, memory, site)
     left = mask & ~lanes
-    while left != 0:  # of lanes that store to one address the highest wins
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(left):  # of lanes that store to one address the highest wins
         place = (at[lane] | base) + u64(offset)
         below = u32((1 << u64(lane)) - 1) & lanes
         if below != 0 and place >> SLOT_SHIFT == SLOT_SHARED:
@@ -438,10 +429,7 @@ def values_end(cluster: ptr_to(Cluster)) -> None:
 def values_of_frame(w: ptr_to(Warp), mask: u32, base: ptr_to(u32), begin: u32, end: u32) -> None:
     """Mark the variables of a function as undefined when it begins."""
     s = known(w.cta.cluster)
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(mask):
         offset = u64(base[lane]) + u64(begin)
         if offset + u64(end - begin) <= s.local_bytes:
             fill_bytes(s.local + ((number_of_warp(w) * LANES + u64(lane)) * s.local_bytes + offset), NEVER, end - begin)

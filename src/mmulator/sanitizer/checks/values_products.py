@@ -2,10 +2,8 @@
 (compiler/lowering/definedness.py).
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native, unrolled
-from mmulator.codegen.ops import any_lane, cast_ptr, load, null, stack, trailing_zeros
+from mmulator.codegen.ops import any_lane, bits_of, cast_ptr, load, null, stack
 from mmulator.codegen.types import i32, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.native.memory.windows import of_descriptor
 from mmulator.native.state import FULL, LANES, Warp, WgmmaTable
@@ -35,10 +33,7 @@ def lines_without(table: ptr_to(i32), registers: u32, masks: ptr_to(u32)) -> u64
     """Mask of the rows of A, or columns of B, that have an undefined element."""
     found = u64(0)
     for r in range(registers):
-        left = ~masks[r]
-        while left != 0:
-            lane = trailing_zeros(left)
-            left = left & (left - 1)
+        for lane in bits_of(~masks[r]):
             found = found | (1 << u64(table[r * LANES + lane]))
     return found
 
@@ -163,10 +158,7 @@ def wgmma_values(
     first = i64(w.index & 3) * 16
     if table.a_in_registers != 0:
         for r in range(u32(4)):
-            left = ~a[r]
-            while left != 0:
-                lane = trailing_zeros(left)
-                left = left & (left - 1)
+            for lane in bits_of(~a[r]):
                 rows[0] = rows[0] | (1 << u64((lane >> 2) + 8 * (r & 1)))
     else:
         ka = k

@@ -6,8 +6,6 @@ reads if they leave memory unchanged. As in native/asynchrony/standstill.py the 
 Kernels that read a clock are not checked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

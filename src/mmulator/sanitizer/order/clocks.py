@@ -13,10 +13,20 @@ A thread's own actions happen before by program order; its view has no entry for
 fence.proxy.async are fenced (`own`). If the pool of views or agents is full, everything counts as ordered: ALL.
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native, unrolled
-from mmulator.codegen.ops import bits_mask, cast_ptr, fill_bytes, load, mask_bits, popcount, select, stack, store, trailing_zeros
+from mmulator.codegen.ops import (
+    bits_mask,
+    bits_of,
+    cast_ptr,
+    fill_bytes,
+    load,
+    mask_bits,
+    popcount,
+    select,
+    stack,
+    store,
+    trailing_zeros,
+)
 from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.native.asynchrony.accounts import warp_number
 from mmulator.native.state import Cluster, Warp
@@ -157,10 +167,7 @@ def has_seen(
         for n in range(u32(OBSERVATIONS)):
             s = cast_ptr(Observation, k.seen) + n
             if s.at - at < bytes and is_write(s.write, cluster, warp, clock, site):
-                left = s.lanes
-                while left != 0:
-                    other = trailing_zeros(left)
-                    left = left & (left - 1)
+                for other in bits_of(s.lanes):
                     if knows(w, lane, k.first + other, s.since) != 0:
                         return True
     return False

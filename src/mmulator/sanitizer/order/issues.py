@@ -1,7 +1,5 @@
 """Happens-before for an operation that lanes of a warp issue together: an order for one of the lanes is enough."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import native

@@ -5,8 +5,6 @@ A location is recorded from its first release on. A store begins it anew, an ato
 Scopes matter if a cluster has several CTAs: only threads of a CTA acquire what was released in scope of that CTA.
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, null, stack, trailing_zeros
 from mmulator.codegen.types import Struct, boolean, ptr_to, u8, u32, u64

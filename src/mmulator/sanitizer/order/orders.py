@@ -3,8 +3,6 @@
 Threads that have exited count as arrived at every later barrier, as on chips.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from mmulator.codegen.lang import Native, native, unrolled

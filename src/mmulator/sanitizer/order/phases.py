@@ -4,8 +4,6 @@ An mbarrier is an agent, whose clock is the phase, starting at 1. Asynchronous o
 the end of a successful wait for this or a later phase.
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, fill_bytes, null
 from mmulator.codegen.types import Struct, ptr_to, u8, u32, u64

@@ -1,7 +1,5 @@
 """Views (vector clocks): a counted pool of them, and collectors that join them (clocks.py)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import native

@@ -7,8 +7,6 @@ in the row. An agent has one row, the newest: a thread that synchronised with it
 counts as if it had with both.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import native

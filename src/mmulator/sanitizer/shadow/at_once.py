@@ -2,14 +2,13 @@
 that are cached by instruction, and the cells of all addresses as vectors.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import (
     advance,
     bits_mask,
+    bits_of,
     cast_ptr,
     elements_at,
     funnel_left,
@@ -314,9 +313,7 @@ def all_at_once(
             left = 0
             for n in unrolled(LANES):
                 cast_ptr(u64, pointers[n])[0] = found[n]
-        while left != 0:
-            lane = trailing_zeros(left)
-            left = left & (left - 1)
+        for lane in bits_of(left):
             one = cast_ptr(u64, pointers[lane])
             one[0] = found[lane]
         where = advance(where, 8)

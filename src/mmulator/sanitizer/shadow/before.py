@@ -1,11 +1,9 @@
 """The check whether an older access happens before the access that an actor makes now, and the choice of a report if not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, funnel_left, load, mask_bits, maximum, minimum, trailing_zeros
+from mmulator.codegen.ops import bits_of, cast_ptr, funnel_left, load, mask_bits, maximum, minimum, trailing_zeros
 from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.sanitizer.order import views
 from mmulator.sanitizer.order.clocks import agent_of, has_seen, knows, knows_all, now
@@ -106,10 +104,7 @@ def known_lanes(a: ptr_to(Actor), r: ptr_to(Record), number: u32) -> u32:
             same = same & mask_bits(load(U32, k.now.views, views.UNSAID * 32) == more)
         left = left & ~same
         if store.foreign != 0 and r.cluster != u32(cluster.number):
-            lanes = r.all & known
-            while lanes != 0:
-                lane = trailing_zeros(lanes)
-                lanes = lanes & (lanes - 1)
+            for lane in bits_of(r.all & known):
                 agent = r.agent
                 if (r.flags & PER_LANE) != 0:
                     agent = agent + lane
@@ -135,16 +130,11 @@ def knows_exactly(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) 
     foreign = boolean(False)
     if a.store.foreign != 0:
         foreign = r.cluster != u32(a.cluster.number)
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(left):
         agent = r.agent
         if (r.flags & PER_LANE) != 0:
             agent = agent + lane
-        actors = a.lanes
-        while actors != 0:
-            one = trailing_zeros(actors)
-            actors = actors & (actors - 1)
+        for one in bits_of(a.lanes):
             if foreign:
                 if not knows_foreign(a.w, one, r.cluster, agent, r.clock):
                     return False
@@ -159,10 +149,7 @@ def knows_exactly(a: ptr_to(Actor), r: ptr_to(Record), number: u32, lanes: u32) 
 @native
 def has_seen_all(a: ptr_to(Actor), r: ptr_to(Record)) -> boolean:
     """Whether each lane of the actor acts after a load that observed a strong write."""
-    left = a.lanes
-    while left != 0:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
+    for lane in bits_of(a.lanes):
         if not has_seen(a.w, lane, a.at, a.bytes, r.cluster, r.agent, r.clock, r.site):
             return False
     return True

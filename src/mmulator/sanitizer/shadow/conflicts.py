@@ -5,8 +5,6 @@ checked and recorded then, so that nothing depends on when it is carried out. Th
 first in another: the rules do not depend on the order in this run, and findings always name the same access first.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import native

@@ -5,8 +5,6 @@ hold) or - (either), and behind `|` the name of a rule (- for none) and, where t
 other access first. Exactly one row is for each combination of conditions (tests/sanitizer/test_decisions.py).
 """
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ Two writes of the same bytes are not a finding if the second leaves the first on
 run can tell the order of such writes. So a write stays pending until the next hook of its cluster, when it has been done.
 """
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, select, stack
 from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64

@@ -1,7 +1,5 @@
 """Accesses of threads, as memory's hooks report them: each is checked against the shadow of its bytes (shadow.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from mmulator.codegen.lang import Native, native

@@ -1,7 +1,5 @@
 """The readers of a granule of memory since its last write: lists that cells share (shadow.py)."""
 
-from __future__ import annotations
-
 from mmulator.codegen.lang import native
 from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.sanitizer.shadow.before import UNORDERED, check_access, issue_level, known_lanes, turned

@@ -5,8 +5,6 @@ so that a loop without synchronisation makes no further one. There are two store
 shared memory, one of the launch for global memory; a store also has the nodes of the lists of readers.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Any
 

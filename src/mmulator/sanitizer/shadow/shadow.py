@@ -14,8 +14,6 @@ would find no other conflict, only report it at another place. Lists are immutab
 cell, so that cells which lanes read side by side share a list.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmulator.codegen.lang import native
@@ -39,7 +37,6 @@ from mmulator.sanitizer.shadow.records import (
     KIND_SHIFT,
     LANE_BITS,
     WRITE,
-    AccessKind,
     Actor,
     Area,
     LaunchRaces,
@@ -227,24 +224,24 @@ def touch(a: ptr_to(Actor), at: u64, bytes: u64) -> None:
 
 
 @native
-def put_by_tensor_copy(w: ptr_to(Warp), place: u32) -> boolean:
-    """Whether the last write to an address of the CTA's shared window was a tensor copy, or is unknown."""
+def put_by(w: ptr_to(Warp), place: u32) -> u32:
+    """1 + the AccessKind of the last write to an address of the CTA's shared window; 0 if it is unknown."""
     s = races_of(w.cta.cluster)
     if u64(s) == 0 or place < SHARED_BASE:
-        return True
+        return 0
     at = u64(place - SHARED_BASE)
     if at >= u64(s.stride) * SHEET:
-        return True
+        return 0
     at = at + u64(w.cta.rank * s.stride) * SHEET
     number = at >> SHEET_BITS
     mode = s.sheets[number]
     if mode == 0:
-        return True
+        return 0
     cell = (s.cells + cells_of(number, mode - 1))[(u32(at) & (SHEET - 1)) >> (mode - 1)]
     record = u32(cell) >> LANE_BITS
     if record == 0:
-        return True
-    return kind_of((cast_ptr(Store, s).records + record).flags) == int(AccessKind.TENSOR)
+        return 0
+    return 1 + u32(kind_of((cast_ptr(Store, s).records + record).flags))
 
 
 # actors ---------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """The approximate instructions on NumPy arrays, through the compiled twin."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from functools import cache

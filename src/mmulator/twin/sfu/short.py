@@ -6,8 +6,6 @@ floors, so nothing is lost. With permutations of words (AVX-512), coefficients a
 is computed for 32 lanes at a time in 16 bits; otherwise C0, and C1 together with C2, are words of 32 bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ C2 side by side), so a vector of lanes needs one gather. Rounding to 24 bits by 
 number here exactly, with the surplus bits masked off.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from mmulator.codegen.lookup import constant_table
