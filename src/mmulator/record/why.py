@@ -458,7 +458,8 @@ class Explainer:
             case ProductCell():
                 return self._product(step, tensor_product(found), cause, path)
             case StoredCell():
-                given = self._followed(step, lane, found.operand, type_name, found.low + place.low, width, path)
+                low = found.low + place.low
+                given = self._followed(step, lane, found.operand, type_name, low, min(width, 32 - low), path)  # of half a register
             case MovedCell():
                 given = self.cell(replace(found.place, low=place.low), bits, type_name, width, path)
             case CopiedCell():
