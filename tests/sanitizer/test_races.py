@@ -60,3 +60,22 @@ def test_what_is_only_read_has_no_shadow(threads: int) -> None:
     for args, racy in [([x, y], False), ([x, x], True), ([y, x], False), ([x, x], True), ([x, y], False)]:
         found = kernel.launch(8, 32, args, sanitize=True, threads=threads).findings
         assert {f.rule for f in found} == ({"race-between-blocks", "race-within-warp"} if racy else set())
+
+
+GIVEN_ON = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry given_on(.param .u64 x) {
+  .reg .b64 p; .reg .b32 t, c; .reg .pred first;
+  ld.param.u64 p, [x]; mov.u32 t, %tid.x; mov.u32 c, %ctaid.x; mad.wide.u32 p, t, 4, p; setp.eq.u32 first, c, 0;
+  @first st.global.u32 [p], t;
+  bar.sync 0;
+  red.relaxed.gpu.global.add.u32 [p], 1; ret; }
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_a_block_knew_the_next_one_on_its_worker_does_not(threads: int) -> None:
+    """The first block's barrier orders its own additions after its stores, and no other block's."""
+    report = mm.Module.load(GIVEN_ON)["given_on"].launch(4, 64, [np.zeros(64, np.int32)], sanitize=True, threads=threads)
+    assert {f.rule for f in report.findings} == {"race-between-blocks"}
