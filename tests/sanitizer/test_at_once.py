@@ -39,7 +39,7 @@ ACCESSES = (
     "st.{space}.u32 [%a], %t;", "ld.{space}.u32 %v, [%a];", "st.{space}.u16 [%a], %h;", "ld.{space}.u64 %w, [%a];",
     "st.{space}.u64 [%a], %w;", "st.relaxed.gpu.{space}.u32 [%a], %t;", "ld.relaxed.gpu.{space}.u32 %v, [%a];",
     "red.relaxed.gpu.{space}.add.u32 [%a], 1;", "red.relaxed.cta.{space}.add.u32 [%a], 1;", "ld.{space}.u16 %h, [%a];",
-    "st.{space}.v2.u32 [%a], {{%t, %v}};", "atom.relaxed.gpu.{space}.add.u32 %v, [%a], 1;",
+    "st.{space}.v2.u32 [%a], {{%t, %v}};", "atom.relaxed.gpu.{space}.add.u32 %v, [%a], 1;", "ld.global.nc.u32 %v, [%a];",
 )  # fmt: skip
 ORDER = "bar.sync 0;", "bar.sync 0;", "bar.warp.sync -1;", "fence.acq_rel.gpu;"
 
@@ -51,8 +51,9 @@ def drawn(seed: int) -> str:
     for _ in range(chance.randrange(3, 10)):
         space, base = chance.choice(MEMORY)
         place, guard = chance.choice(PLACES), chance.choice(("", "", "@%p0 ", "@%p1 ", "@%p2 ", "@%p3 "))
+        access = chance.choice(ACCESSES[: len(ACCESSES) - (space == "shared")]).format(space=space)
         address = f"{base} {place} mad.wide.u32 %a, %n, {chance.choice((8, 8, 16))}, %d;"
-        steps += [address, guard + chance.choice(ACCESSES).format(space=space)]
+        steps += [address, guard + access]
         steps += [chance.choice(ORDER)] * (chance.random() < 0.6)
     return HEAD + "\n".join(steps) + "\nret; }\n"
 
