@@ -1,4 +1,4 @@
-"""Races: the same findings whatever the seed and the workers, and none when records run out."""
+"""Races: the same findings whatever the seed, and none when records run out."""
 
 from pathlib import Path
 
@@ -26,11 +26,6 @@ def test_findings_do_not_depend_on_the_order_of_warps(name: str, change: str) ->
     assert seeds[0] and all(s == seeds[0] for s in seeds)
 
 
-def test_blocks_race_on_one_worker_and_on_several() -> None:
-    one, several = (found("histogram.ptx", "stored", threads=n) for n in (1, 3))
-    assert one == several and {rule for rule, _, _ in one} == {"race-between-blocks"}
-
-
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("[a-nr-z]*.ptx")), ids=lambda f: f.stem)
 def test_no_room_makes_no_false_alarm(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With room for a few records only, of shared memory all is forgotten again and again, of global memory no more is kept."""
@@ -53,12 +48,11 @@ SHIFTED = """.version 8.0
 """
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_what_is_only_read_has_no_shadow(threads: int) -> None:
+def test_what_is_only_read_has_no_shadow() -> None:
     """Memory counts as written if a store goes there through another argument. Launches do not see each other."""
     kernel, x, y = mm.Module.load(SHIFTED)["shifted"], np.zeros(300, np.int32), np.zeros(300, np.int32)
     for args, racy in [([x, y], False), ([x, x], True), ([y, x], False), ([x, x], True), ([x, y], False)]:
-        found = kernel.launch(8, 32, args, sanitize=True, threads=threads).findings
+        found = kernel.launch(8, 32, args, sanitize=True).findings
         assert {f.rule for f in found} == ({"race-between-blocks", "race-within-warp"} if racy else set())
 
 
@@ -74,8 +68,7 @@ GIVEN_ON = """.version 8.0
 """
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_what_a_block_knew_the_next_one_on_its_worker_does_not(threads: int) -> None:
+def test_what_a_block_knew_the_next_one_on_its_worker_does_not() -> None:
     """The first block's barrier orders its own additions after its stores, and no other block's."""
-    report = mm.Module.load(GIVEN_ON)["given_on"].launch(4, 64, [np.zeros(64, np.int32)], sanitize=True, threads=threads)
+    report = mm.Module.load(GIVEN_ON)["given_on"].launch(4, 64, [np.zeros(64, np.int32)], sanitize=True)
     assert {f.rule for f in report.findings} == {"race-between-blocks"}
