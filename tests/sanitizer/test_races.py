@@ -7,6 +7,7 @@ import pytest
 
 import mmulator as mm
 from mmulator.diagnostics.findings import shadows
+from mmulator.program.addresses import SLOT_SHIFT
 from tests.support import breaches
 
 FOLDER = breaches.ROOT / "races"
@@ -54,6 +55,10 @@ def test_what_is_only_read_has_no_shadow() -> None:
     for args, racy in [([x, y], False), ([x, x], True), ([y, x], False), ([x, x], True), ([x, y], False)]:
         found = kernel.launch(8, 32, args, sanitize=True).findings
         assert {f.rule for f in found} == ({"race-between-blocks", "race-within-warp"} if racy else set())
+    # a store that leaves the array of its pointer for the one that is read
+    text = SHIFTED.replace("ld.global.b32 v, [p + 4]; st.global.b32 [q], v", "ld.global.b32 v, [q + 4]; st.global.b32 [p], v")
+    kernel = mm.Module.load(text.replace("ld.global", f"add.u64 p, p, {2 << SLOT_SHIFT}; ld.global"))["shifted"]
+    assert {f.rule for f in kernel.launch(8, 32, [x, y], sanitize=True).findings} == {"race-between-blocks", "race-within-warp"}
 
 
 GIVEN_ON = """.version 8.0
