@@ -1,7 +1,9 @@
-"""Lanes whose accesses are checked and recorded at once have the findings of lanes that are taken place by place."""
+"""Lanes whose accesses are checked and recorded at once have the findings of lanes that are taken place by place, on a busy
+machine too."""
 
 import random
 from functools import cache
+from threading import Event, Thread
 from types import FunctionType
 
 import numpy as np
@@ -58,6 +60,14 @@ def drawn(seed: int) -> str:
     return HEAD + "\n".join(steps) + "\nret; }\n"
 
 
+def findings(seed: int, threads: int = 1) -> str:
+    """What is said of a drawn program."""
+    kernel = mm.Module.load(drawn(seed), name="drawn.ptx")["drawn"]
+    report = kernel.launch(3, 64, [np.zeros(4096, np.uint8)], sanitize="strict", seed=seed, threads=threads, timeout=600)
+    assert report.threads == 1
+    return breaches.said(report)
+
+
 @native
 def never(
     a: ptr_to(Actor), p: ptr_to(Pattern), leaders: u32, entries: ptr_to(u32), at: ptr_to(u64), base: u64, bytes: u32
@@ -84,12 +94,6 @@ def one_by_one() -> Instrument:
 @pytest.mark.full
 @pytest.mark.parametrize("part", range(PARTS))
 def test_lanes_at_once_find_what_places_one_by_one_do(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def findings(seed: int) -> str:
-        report = mm.Module.load(drawn(seed), name="drawn.ptx")["drawn"].launch(
-            3, 64, [np.zeros(4096, np.uint8)], sanitize="strict", seed=seed, threads=1
-        )
-        return breaches.said(report)
-
     seeds = range(part, PROGRAMS, PARTS)
     at_once = [findings(seed) for seed in seeds]
     monkeypatch.setattr(Sanitizer, "instrument", property(lambda self: one_by_one()))
@@ -97,3 +101,23 @@ def test_lanes_at_once_find_what_places_one_by_one_do(part: int, monkeypatch: py
         assert said == findings(seed), drawn(seed)
     assert sum(map(bool, at_once)) > PROGRAMS // PARTS // 3
     assert not all(at_once)
+
+
+@pytest.mark.full
+def test_findings_depend_on_program_inputs_and_seed_alone() -> None:
+    """Not on what else the machine does: other launches of this process take cores and time away."""
+    over, other = Event(), mm.Module.load(drawn(1))["drawn"]
+
+    def work() -> None:
+        while not over.is_set():
+            other.launch(64, 64, [np.zeros(1 << 17, np.uint8)], timeout=600)
+
+    alone, workers = [findings(seed) for seed in range(12)], [Thread(target=work, daemon=True) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    try:
+        assert [findings(seed, threads=5) for seed in range(12)] == alone
+    finally:
+        over.set()
+        for worker in workers:
+            worker.join()

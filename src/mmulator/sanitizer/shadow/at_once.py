@@ -316,8 +316,8 @@ def all_at_once(
         left = leaders
         if left == FULL:
             left = 0
-            for lane in unrolled(LANES):
-                cast_ptr(u64, pointers[lane])[0] = found[n * LANES + lane]
+            for i in unrolled(LANES):
+                cast_ptr(u64, pointers[i])[0] = found[n * LANES + i]
         for lane in bits_of(left):
             one = cast_ptr(u64, pointers[lane])
             one[0] = found[n * LANES + lane]
