@@ -19,6 +19,9 @@ from tests.support import forks, quick
 settings.register_profile("mmulator", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mmulator")
 
+# Tests start a thousand processes: each would compile anew what it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a GPU of this machine is no part of a test, nor of the processes that it starts
 EVERYWHERE = ("laws", "isa")  # folders whose tests may notice any change of a chapter
 LEFT_OUT: Counter[str] = Counter()  # tests, and files that were not read

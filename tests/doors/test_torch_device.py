@@ -74,24 +74,24 @@ REFUSED = {
 }  # fmt: skip
 
 
-@cache
-def operators() -> dict[str, Any]:
-    return dict(run("torch_operators.py", "2", "f")[0])
+@pytest.fixture(scope="module")
+def operators(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What torch_operators.py says of every third operator, with --release of all."""
+    return dict(run("torch_operators.py", "2", "f", "1" if request.config.option.release else "3")[0])
 
 
 @pytest.mark.full
-def test_operators_take_the_types_that_cudas_kernels_take() -> None:
+def test_operators_take_the_types_that_cudas_kernels_take(operators: dict[str, Any]) -> None:
     """torch's list of types that CUDA has and the CPU has not, moves of FP8 and unsigned words, histograms of integers."""
-    found = operators()["types"]
+    found = operators["types"]
     assert found["tried"] > 120 and not found["other"]
 
 
 @pytest.mark.full
-def test_operators_give_the_cpus_bits() -> None:
+def test_operators_give_the_cpus_bits(operators: dict[str, Any]) -> None:
     """torch's own list of operators with its own arguments: results and gradients, but for those above, are the CPU's."""
-    found = operators()
-    assert found["operators"] > 600
-    for name, said in found["other"].items():
+    assert operators["operators"] > 200
+    for name, said in operators["other"].items():
         operator = name.removesuffix(" float32")
         if operator in REFUSED:
             assert REFUSED[operator] in said, said

@@ -53,6 +53,15 @@ CASES: list[tuple[str, dict[str, Any], type[MmulatorError], str]] = [
     (MMA, {**ABC, "a": None}, OperandError, "operand a is object"),
     (MMA, {**ABC, "a": z(3, 32, 4), "b": z(4, 32, 2)}, OperandError, r"do not broadcast: a \(3,\), b \(4,\)"),
     (WGMMA, {"d": z(128, 5), "a_desc": 0, "b_desc": 0, "shared": SHARED}, OperandError, "128 lanes, 4 registers"),
+    # which operands
+    (MMA, {"a": z(32, 4), "b": z(32, 2)}, OperandError, "operand c is missing"),
+    (MMA, {**ABC, "e": 0}, OperandError, "has no operand e"),
+    (WGMMA, {"d": z(128, 4), "b_desc": 0, "shared": SHARED}, OperandError, "exactly one"),
+    (WGMMA, {"a_desc": 0, "b_desc": 0, "shared": SHARED}, OperandError, "operand d is missing"),
+    (WGMMA, {"a_desc": 0, "b_desc": 0, "shared": SHARED, "scale_d": 2}, OperandError, "one of 0, 1"),
+    (WGMMA, {"a_desc": 0, "b_desc": 0, "shared": SHARED, "scale_d": 0, "imm_scale_a": 0}, OperandError, "one of -1, 1"),
+    ("wgmma.fence.sync.aligned", {}, UnsupportedError, "orders other instructions"),
+    (LOAD, {"memory": SHARED.astype(np.int8), "p": 0}, OperandError, "uint8"),
     # metadata, selectors
     (SP, {**SPARSE, "e": z(32) + 0x44444544}, OperandError, "0b0101"),
     (ORDERED, {**SPARSE, "e": z(32) + 0x44144444}, OperandError, "0b0001"),
@@ -120,6 +129,13 @@ def test_a_refused_store_leaves_memory_alone(text: str, operands: dict[str, Any]
     assert not memory.any()
 
 
+def test_memory_that_cannot_be_written_takes_no_store() -> None:
+    memory = np.zeros(8192, np.uint8)
+    memory.flags.writeable = False
+    with pytest.raises(OperandError, match="writable"):
+        Instruction.parse(STORE).execute(memory=memory, p=0, r=z(32, 8))
+
+
 @pytest.mark.parametrize("text", [SP, ORDERED, TF32, WGMMA_SP])
 def test_every_nibble_is_refused_where_it_is_undefined_and_taken_without_strict(text: str) -> None:
     """One nibble at one place of the last instruction of a batch; the error names row and value."""
@@ -184,6 +200,8 @@ ONE = np.zeros((16, 1), np.uint8)
         (MMA, (A[None].repeat(2, 0), B[None].repeat(3, 0)), {}, OperandError, r"A \(2,\), B \(3,\)"),
         (MMA, (A, B, C), {"device": "sm_70"}, UnsupportedError, "sm_70 has no mma.sync"),
         (MMA, (A, B, C), {"scale_a": ONE}, OperandError, "takes no scale_a"),
+        (MMA, (A, B, C), {"device": "sm_12"}, UnsupportedError, "sm_12"),
+        (MMA, (A, B), {"imm_scale_a": -1}, OperandError, "has no imm_scale_a"),
         (SCALED, (E4, E5), {"device": "sm_120"}, OperandError, "scale_a is missing"),
         (SP, (A + 1, B), {}, OperandError, "too dense.*row 0"),
         # raw elements of less than a byte

@@ -12,7 +12,7 @@ import pytest
 
 import mmulator as mm
 from mmulator import Instruction
-from mmulator.errors import ExecutionFault, InvalidInstructionError, MmulatorError, OperandError, UnsupportedError
+from mmulator.errors import InvalidInstructionError, OperandError
 from mmulator.layouts import sparse
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
@@ -257,85 +257,11 @@ def test_block_scales_come_from_the_selected_lanes_and_bytes() -> None:
         assert np.array_equal(i.layout("d").to_matrix(d), expected)
 
 
-# What is refused -----------------------------------------------------------------------------------------------------
-A, B, C = (np.zeros((32, n), np.uint32) for n in (4, 2, 4))
-SHARED = np.zeros(4096, np.uint8)
-LOAD = "wmma.load.a.sync.aligned.row.m16n16k16.f16"
-
-
-@pytest.mark.parametrize(
-    ("text", "operands", "error", "says"),
-    [
-        (MMA, {"a": A, "b": B}, OperandError, "operand c is missing"),
-        (MMA, {"a": A, "b": B, "c": C, "e": 0}, OperandError, "has no operand e"),
-        (MMA, {"a": B, "b": B, "c": C}, OperandError, r"32 lanes, 4 registers"),
-        (MMA, {"a": A.astype(np.uint64), "b": B, "c": C}, OperandError, "registers are uint32"),
-        (WGMMA, {"d": 0, "b_desc": 0, "shared": SHARED}, OperandError, "exactly one"),
-        (WGMMA, {"a_desc": 0, "b_desc": 0, "shared": SHARED}, OperandError, "operand d is missing"),
-        (WGMMA, {"a_desc": 0x3FFF, "b_desc": 0, "shared": SHARED, "scale_d": 0}, ExecutionFault, "0x3fff0 is outside"),
-        (WGMMA, {"a_desc": 0, "b_desc": 0, "shared": SHARED, "scale_d": 2}, OperandError, "one of 0, 1"),
-        (
-            WGMMA,
-            {"a_desc": 0, "b_desc": 0, "shared": SHARED, "scale_d": 0, "imm_scale_a": 0},
-            OperandError,
-            "one of -1, 1",
-        ),
-        ("wgmma.fence.sync.aligned", {}, UnsupportedError, "orders other instructions"),
-        (LOAD, {"memory": SHARED, "p": 16}, OperandError, "multiple of 32"),
-        (LOAD, {"memory": SHARED, "p": 0, "stride": 8}, OperandError, "at least 16"),
-        (LOAD, {"memory": SHARED, "p": 3840}, ExecutionFault, "0x1000 is outside memory"),
-        (LOAD, {"memory": SHARED.astype(np.int8), "p": 0}, OperandError, "uint8"),
-    ],
-)
-def test_execute_refuses(text: str, operands: dict[str, Any], error: type[MmulatorError], says: str) -> None:
-    with pytest.raises(error, match=says):
-        Instruction.parse(text).execute(**operands)
-
-
-def test_a_refused_store_writes_nothing() -> None:
-    store = Instruction.parse("wmma.store.d.sync.aligned.row.m16n16k16.f32")
-    memory = np.zeros(1024, np.uint8)
-    r = np.full((32, 8), 0xFFFFFFFF, np.uint32)
-    with pytest.raises(ExecutionFault):
-        store.execute(memory=memory, p=32, r=r)
-    assert not memory.any()
-    memory.flags.writeable = False
-    with pytest.raises(OperandError, match="writable"):
-        store.execute(memory=memory, p=0, r=r)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "error", "says"),
-    [
-        ((np.zeros((16, 16)), np.zeros((16, 8))), {}, OperandError, "float16"),
-        ((np.zeros((16, 8), np.float16), np.zeros((16, 8), np.float16)), {}, OperandError, r"16, 16"),
-        (
-            (np.zeros((16, 16), np.float16), np.zeros((16, 8), np.float16)),
-            {"imm_scale_a": -1},
-            OperandError,
-            "has no imm_scale_a",
-        ),
-        (
-            (np.zeros((16, 16), np.float16), np.zeros((16, 8), np.float16)),
-            {"device": "sm_12"},
-            UnsupportedError,
-            "sm_12",
-        ),
-    ],
-)
-def test_compute_refuses(arguments: Any, options: dict[str, Any], error: type[MmulatorError], says: str) -> None:
-    with pytest.raises(error, match=says):
-        Instruction.parse(MMA).compute(*arguments, **options)
-
-
 def test_parse_checks_target_and_version() -> None:
     i = Instruction.parse(f" {WGMMA}; ", target="sm_90a", ptx="8.7")
     assert (str(i), str(i.target), i.ptx) == (WGMMA, "sm_90a", (8, 7))
     with pytest.raises(InvalidInstructionError, match="sm_90a"):
         Instruction.parse(WGMMA, target="sm_90")
-    for wrong in ({"target": "sm_91"}, {"ptx": "eight"}):
-        with pytest.raises(OperandError):
-            Instruction.parse(WGMMA, **wrong)
 
 
 def test_importing_the_package_is_cheap() -> None:
@@ -351,6 +277,7 @@ def test_importing_the_package_is_cheap() -> None:
         ("sm_120a", "8.6", "PTX ISA 8.6 has no .target sm_120a"),
         (None, "99.0", "PTX ISA 99.0 is not known"),
         (None, "5.0", "PTX ISA 5.0 is not known"),
+        (None, "eight", "'eight' is not a PTX version"),
         (None, 8.7, "8.7 is not a PTX version such as '8.7'"),
         ("sm_91", None, "'sm_91' is not a known target"),
     ],

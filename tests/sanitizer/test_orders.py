@@ -1,5 +1,5 @@
-"""Who knows of whom: what has no room counts as known, is never a finding and never a crash, and is said; and what is found does
-not depend on which core runs which block. The ways of ordering are kernels of the corpus, kernels/races/order_*."""
+"""Who knows of whom: what has no room counts as known, is never a finding and never a crash, and is said. The ways of
+ordering are kernels of the corpus, kernels/races/order_*."""
 
 from pathlib import Path
 
@@ -44,13 +44,6 @@ def test_without_room_for_what_blocks_release_nothing_is_found(file: Path, limit
 @pytest.mark.parametrize("file", KERNELS, ids=named)
 def test_there_is_room_for_what_kernels_do(file: Path) -> None:
     assert not any(NO_ROOM in note for note in clean(file))
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("change", [c for file in BLOCKS for c in breaches.changes(file)], ids=str)
-def test_races_of_blocks_are_found_on_any_number_of_cores(change: breaches.Change, threads: int) -> None:
-    result = breaches.launch(change.file, change.name, threads=threads)
-    assert breaches.rules_found(result) == change.rules
 
 
 def test_a_lock_without_a_fence_in_one_block_shows_where_that_block_has_it_second() -> None:

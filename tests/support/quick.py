@@ -46,7 +46,6 @@ QUICK_CASES = {
     "laws/test_fingerprint.py*": 0, "laws/test_schemas.py::test_every_document*": 0, "record/test_planted.py*": 5,
     "cli/test_exec.py::*put_together": 0, "codegen/test_native.py::*whole": 0,
     "laws/test_effects.py::*guarded_instruction*": 0,
-    "sanitizer/test_same_again.py::*drawn*": 11, "sanitizer/test_same_again.py::*corpus*": 0,
     "laws/test_effects.py::test_a_launch_finds*": 0, "record/test_why.py::*another_block*": 0, "driver/test_captured.py::*": 3,
     "launch/test_launching.py::test_ctrl_c*": 0, "launch/test_pages.py::test_zeros*": 0, "host/test_hostile.py::*proportion": 3,
     "cli/test_check.py::test_real*": 3, "ptx/test_parser.py::test_real*": 3, "tools/test_litmus.py::test_data*": 3,
@@ -79,7 +78,7 @@ QUICK_CASES = {
 # The same of the cases that `--full` runs, where all of them take more than ten seconds of a processor.
 FULL_CASES = {
     "record/test_why.py::*_of_the_corpus": 5, "record/test_counters.py::*_on_a_gpu": 3, "record/test_why_tensor.py*": 5,
-    "record/test_planted.py*": 3, "sanitizer/test_same_again.py*": 5, "program/test_growth.py*": 5,
+    "record/test_planted.py*": 3, "program/test_growth.py*": 5,
     "program/test_uniform.py::test_a_load*": 5, "program/test_uniform.py::test_loads*": 5, "doors/test_every_mode.py*": 3,
     "launch/test_limits_of_modes.py::*keeps*": 7, "native/test_together.py::*addresses": 5, "native/test_tensor_*": 5,
     "native/test_straight.py*": 5, "native/test_sums.py*": 3, "debug/views/test_every_step.py*": 1, "debug/views/*": 5,

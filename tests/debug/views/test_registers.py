@@ -55,6 +55,14 @@ def test_values_are_those_of_each_lane() -> None:
     assert [int(w) for line in table["r0"].text()[1:] for w in line.split()[1:]] == given.tolist()
 
 
+def test_an_address_that_all_lanes_have_is_named() -> None:
+    body = """ld.param.u64 d1, [given0]; add.u64 d0, d1, 12; mov.u64 d2, in0; add.u64 d3, d1, 128; mov.u64 d4, 12; bar.sync 0;
+        st.global.v2.b64 [out], {d0, d1}; st.global.v2.b64 [out], {d2, d3}; st.global.b64 [out], d4;"""
+    (table,) = at(body, "bar", np.zeros(32, np.uint32))
+    named = {row.name: row.points for row in table.rows if row.name.startswith("d")}
+    assert named == {"d0": "argument 0 (given0) + 12", "d1": "argument 0 (given0)", "d2": "", "d3": "", "d4": ""}
+
+
 def test_equal_and_regular_lanes_are_folded() -> None:
     view = RegisterView("%r1", "b32", "u32", np.arange(32, dtype=np.uint64) % 4 * 4 + np.arange(32, dtype=np.uint64) // 4 * 512)
     assert view.text() == ["%r1      u32    4 * (lane % 4) + 512 * (lane / 4)"]

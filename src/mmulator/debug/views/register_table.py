@@ -284,7 +284,7 @@ def registers(
 def _points(scene: Scene, declared: str, values: NDArray[np.uint64], lanes: int) -> str:
     """The name of the memory that a register of 64 bits addresses in all lanes; "" for other numbers."""
     value = int(values[(lanes & -lanes).bit_length() - 1])
-    if type_bits(declared) != 64 or value < 1 << 32 or any(int(values[n]) != value for n in lanes_in(lanes)):
+    if type_bits(declared) != 64 or any(int(values[n]) != value for n in lanes_in(lanes)):
         return ""
     found = next((r for r in scene.grid.memory if r.start <= value < r.start + r.size), None)
     if found is None:

@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from mmulator.compiler.compiled import CompiledKernel
 from mmulator.diagnostics.findings.context import FindingContext, location, memory_text
 from mmulator.launch.arena import pointer
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import Resident
 from mmulator.native.state import LANES
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
+from mmulator.ptx.tree import Instruction
 from mmulator.rules import proxies as rules
 from mmulator.sanitizer.checks.proxy_maps import NO_RELEASE, UNORDERED
 from mmulator.sanitizer.checks.proxy_state import GATHERED, METS, BulkLane, Gathered, Proxies
@@ -35,6 +37,12 @@ def memory(resident: Resident) -> Sequence[np.ndarray]:
     return parts
 
 
+def _fences(kernel: CompiledKernel) -> list[tuple[Instruction, str]]:
+    """Fences of the asynchronous proxy for one state space, and that space."""
+    slots = ((ins, dict(ins.form.modifiers)) for ins in kernel.sites)
+    return [(ins, str(of["space"])) for ins, of in slots if of.get("proxy") == "async" and of.get("space")]
+
+
 def _fence_missing(c: FindingContext) -> str:
     """The message of a missing proxy fence; it names a fence for another state space if one lies between the accesses in the
     text.
@@ -42,10 +50,8 @@ def _fence_missing(c: FindingContext) -> str:
     said = f"bytes that {c.against} wrote are read through the asynchronous proxy with no fence.proxy.async between"
     shared = int(c.entry["at"]) >> SLOT_SHIFT == SLOT_SHARED
     begin, end = c.other.span.start if c.other is not None else 0, c.instruction.span.start
-    for ins in c.grid.kernel.sites:
-        slots = dict(ins.form.modifiers)
-        space = str(slots.get("space") or "") if slots.get("proxy") == "async" else ""
-        if space and space.startswith("shared") != shared and begin < ins.span.start < end:
+    for ins, space in c.grid.kernel.once(_fences):
+        if space.startswith("shared") != shared and begin < ins.span.start < end:
             here = "shared" if shared else "global"
             return f"{said}: {ins.mnemonic} ({location(ins)}) is for .{space}, and these bytes are in {here} memory"
     return said

@@ -62,6 +62,7 @@ from mmulator.sanitizer.shadow.shadow import (
 
 U32, U64 = u32.vec(32), u64.vec(32)
 WITHIN = (1 << RANK_SHIFT) - 1
+LONGEST = 16  # bytes of an access that is taken at once
 
 
 # which lanes have the same address ------------------------------------------------------------------------------------
@@ -212,7 +213,7 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, entries: ptr_
             left = left & ~same
             if not list_fine(a, one >> LANE_BITS, u32(shift == 0)):
                 return False
-            if a.store.foreign != 0:
+            if a.store.foreign != 0 and a.plain != 0:
                 a.lane = first
                 site = read_by_itself(a, one)
                 if site != 0:
@@ -299,22 +300,26 @@ def all_at_once(
             return False
     granule = mode - 1
     within = (places & (SHEET - 1)) >> U64(granule)
-    where = elements_at(cells, cells_of(numbers, granule) + within)
+    first_cells = elements_at(cells, cells_of(numbers, granule) + within)
     count = bytes >> granule
-    found = stack(u64, 32)
-    for _ in range(count):
-        store(gather(U64, where, m), found)
-        if not cells_fine(a, found, leaders, entries):
+    found = stack(u64, LONGEST * LANES)
+    where = first_cells
+    for n in range(count):  # all are checked before one is changed: who takes place by place finds them as they were
+        store(gather(U64, where, m), found, n * LANES)
+        if not cells_fine(a, found + n * LANES, leaders, entries):
             return False
-        left = leaders
-        pointers = stack(ptr, 32)
+        where = advance(where, 8)
+    where = first_cells
+    pointers = stack(ptr, 32)
+    for n in range(count):
         store(where, pointers)
+        left = leaders
         if left == FULL:
             left = 0
-            for n in unrolled(LANES):
-                cast_ptr(u64, pointers[n])[0] = found[n]
+            for i in unrolled(LANES):
+                cast_ptr(u64, pointers[i])[0] = found[n * LANES + i]
         for lane in bits_of(left):
             one = cast_ptr(u64, pointers[lane])
-            one[0] = found[lane]
+            one[0] = found[n * LANES + lane]
         where = advance(where, 8)
     return True

@@ -22,7 +22,7 @@ from mmulator.native.hooks.events import SIZE_SHIFT as ORDER_SIZE
 from mmulator.native.state import COPIES, Queue, Warp
 from mmulator.program.addresses import RANK_SHIFT
 from mmulator.sanitizer.order.clocks import agent_of, copies_agent_of, now
-from mmulator.sanitizer.shadow.at_once import all_at_once, learn_pattern, pattern_of
+from mmulator.sanitizer.shadow.at_once import LONGEST, all_at_once, learn_pattern, pattern_of
 from mmulator.sanitizer.shadow.judgement import settle_doubts, value_moved
 from mmulator.sanitizer.shadow.records import (
     ATOMIC,
@@ -181,7 +181,7 @@ def race_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
                     return
     a = stack(Actor)
     since = thread_acts(w, s, mask, at[first] | base, space - 1, access, site, a)
-    if (mask_bits((addresses >> RANK_SHIFT) != (at[first] >> RANK_SHIFT)) & mask) == 0 and bytes <= 16:
+    if (mask_bits((addresses >> RANK_SHIFT) != (at[first] >> RANK_SHIFT)) & mask) == 0 and bytes <= LONGEST:
         far = select(bits_mask(mask), U32(addresses) - u32(at[first]), U32(u32(0)))
         p = pattern_of(s, w, site)
         known = u32(p.site == site + 1 and p.mask == mask and p.bytes == bytes)

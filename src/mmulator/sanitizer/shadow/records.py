@@ -300,6 +300,7 @@ def begin_races(cluster: ptr_to(Cluster)) -> None:
     fill_bytes(s.sheets, 0, u64(s.sheet_count) * 4)
     if store.next > NEAR or store.node_next > NEAR:
         forget_shared(s, cluster)  # while there is nothing to lose
+    fill_bytes(s.verdicts, 0, u64(cluster.warp_count) * (VERDICTS * Verdict.size))  # of what the cluster before knew
     s.order = 0
     s.doubt_count = 0
     s.launch = launch
