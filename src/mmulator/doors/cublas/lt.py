@@ -11,7 +11,7 @@ import numpy as np
 from mmulator.doors.cublas.matrices import NORMAL, SUMS, DeviceMatrix, LibraryGemm, say, turned, vector
 from mmulator.doors.cublas.products import check_sums
 from mmulator.doors.cublas.routines import type_of
-from mmulator.doors.cublas.rows import TYPES, Call, LibraryHandle, Work, found, host, lost, made, routine
+from mmulator.doors.cublas.rows import TYPES, Call, LibraryHandle, StreamWork, found, host, lost, made, routine
 from mmulator.doors.libcuda.abi import Refused, get_bytes, needed, put, put_bytes, put_int, unsupported
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import state
@@ -159,7 +159,7 @@ def _matrix(layout: Any, address: int, number: int) -> DeviceMatrix:
 
 
 @routine("cublasLtMatmul", "", "description alpha a a_layout b b_layout beta c c_layout d d_layout chosen workspace size stream")
-def matmul(p: Call) -> Work:
+def matmul(p: Call) -> StreamWork:
     """D = epilogue(alpha A B + beta C), with scales and a bias that the description names."""
     of = Descriptor(_MATMUL, dict(found(p.description).values))  # the program may change them once this call is over
     layouts = [Descriptor(_LAYOUT, dict(found(x).values)) for x in (p.a_layout, p.b_layout, p.c_layout, p.d_layout)]
@@ -221,7 +221,7 @@ def _gelu(of: Any, values: Any, to: DeviceMatrix, number: int) -> Any:
 
 
 @routine("cublasLtMatrixTransform", "", "description alpha a a_layout beta b b_layout c c_layout stream")
-def transform(p: Call) -> Work:
+def transform(p: Call) -> StreamWork:
     """C = alpha op(A) + beta op(B), from one layout to another."""
     of, layouts = found(p.description), [found(x) if x else None for x in (p.a_layout, p.b_layout, p.c_layout)]
     for layout in layouts:

@@ -51,7 +51,7 @@ class DeviceMatrix:
     by_rows: bool = False
 
     def array(self) -> Any:
-        """Its elements, [rows, columns]; written through. Raises Refused where there is no such memory."""
+        """The elements, [rows, columns]; written through. Raises Refused where there is no such memory."""
         size, (lines, inner) = np.dtype(self.dtype).itemsize, self._lines()
         if not lines or not inner:
             return np.empty((self.rows, self.columns), self.dtype)

@@ -7,7 +7,7 @@ import numpy as np
 
 from mmulator.doors.cublas.matrices import FULL, LEFT, LOWER, NORMAL, SUMS, DeviceMatrix, LibraryGemm, say, sizes, turned, vector
 from mmulator.doors.cublas.routines import real, solved, type_of, whole
-from mmulator.doors.cublas.rows import Call, LibraryHandle, Work, host, routine
+from mmulator.doors.cublas.rows import Call, LibraryHandle, StreamWork, host, routine
 from mmulator.doors.libcuda.abi import Refused, get_bytes, unsupported
 from mmulator.doors.libcuda.codes import Code
 
@@ -30,7 +30,7 @@ def check_sums(number: int) -> None:
         raise unsupported("cuBLAS", f"sums of cublasComputeType_t {number} are not written")
 
 
-def _gemm(p: Call) -> Work | None:
+def _gemm(p: Call) -> StreamWork | None:
     """C = alpha op(A) op(B) + beta C, for each of a batch: at equal distances (`a_next`), or at addresses in lists."""
     types = (p.dtype,) * 3 if p.dtype else tuple(type_of(t) for t in (p.a_type, p.b_type, p.c_type))
     batch, sums = getattr(p, "batch", 1), p.sums if hasattr(p, "sums") else _F32 if not p.dtype else _sums_of(p.of, p.dtype)
@@ -88,7 +88,7 @@ def _symmetric_product(name: str, types: str, conjugated: bool) -> None:
     """C = alpha A B + beta C or alpha B A + beta C."""
 
     @routine(name, types, "side fill m n alpha a lda b ldb beta c ldc")
-    def call(p: Call) -> Work:
+    def call(p: Call) -> StreamWork:
         sizes(p.m, p.n)
         order, by, plus = p.m if p.side == LEFT else p.n, p.number("alpha"), p.number("beta")
 
@@ -109,7 +109,7 @@ def _rank_k(name: str, types: str, conjugated: bool, two: bool) -> None:
     """C = alpha A A' + beta C, or alpha A B' + alpha B A' + beta C of `two` matrices, of which one triangle is written."""
 
     @routine(name, types, f"fill ta n k alpha a lda {'b ldb ' * two}beta c ldc")
-    def call(p: Call) -> Work:
+    def call(p: Call) -> StreamWork:
         sizes(p.n, p.k)
         by = p.number("alpha", real(p.dtype) if conjugated and not two else None)
         plus = p.number("beta", real(p.dtype) if conjugated else None)
@@ -140,7 +140,7 @@ def _triangular(name: str, arguments: str, combine: Callable[[Any, Any], Any]) -
     """C, or B itself, from op(A) and alpha B, from the left or, transposed, from the right."""
 
     @routine(name, "SDCZ", arguments)
-    def call(p: Call) -> Work:
+    def call(p: Call) -> StreamWork:
         sizes(p.m, p.n)
         by, order = p.number("alpha"), p.m if p.side == LEFT else p.n
         source = DeviceMatrix(p.b, p.dtype, p.m, p.n, p.ldb)
@@ -160,7 +160,7 @@ _triangular("cublas{}trsm", "side fill ta unit m n alpha a lda b ldb", solved)
 
 
 @routine("cublas{}geam", "SDCZ", "ta tb m n alpha a lda beta b ldb c ldc")
-def geam(p: Call) -> Work:
+def geam(p: Call) -> StreamWork:
     """C = alpha op(A) + beta op(B)."""
     sizes(p.m, p.n)
     by, plus = p.number("alpha"), p.number("beta")
@@ -176,7 +176,7 @@ def geam(p: Call) -> Work:
 
 
 @routine("cublas{}dgmm", "SDCZ", "side m n a lda x x_step c ldc")
-def dgmm(p: Call) -> Work:
+def dgmm(p: Call) -> StreamWork:
     """C = diag(x) A or A diag(x)."""
     sizes(p.m, p.n)
 

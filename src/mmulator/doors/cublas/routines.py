@@ -12,7 +12,7 @@ from mmulator.doors.cublas.rows import (
     TYPES,
     Call,
     LibraryHandle,
-    Work,
+    StreamWork,
     found,
     give,
     guarded,
@@ -153,7 +153,7 @@ def _reduced(names: str, types: str, reduce: Callable[[Any], Any], result: Calla
     """Functions of one vector and a result. result: its type, by that of the elements."""
 
     @routine(names, types, "count x x_step out")
-    def call(p: Call) -> Work:
+    def call(p: Call) -> StreamWork:
         def do() -> None:
             elements = vector(p.x, p.dtype, p.count, p.x_step)[1] if p.count > 0 and p.x_step > 0 else np.zeros(0, p.dtype)
             give(p.of, p.out, reduce(elements), result(p.dtype))
@@ -182,7 +182,7 @@ def _of_two(names: str, types: str, change: Callable[[Any, Any], tuple[Any, Any]
     """Functions that change y, or both vectors. change: new elements of both, by the old ones."""
 
     @routine(names, types, "count x x_step y y_step")
-    def call(p: Call) -> Work:
+    def call(p: Call) -> StreamWork:
         return p.work(lambda: _change(p, change, both))
 
 
@@ -199,13 +199,13 @@ _of_two("cublas{}swap", "SDCZ", lambda x, y: (y, x), True)
 
 
 @routine("cublas{}axpy", "SDCZ", "count alpha x x_step y y_step")
-def axpy(p: Call) -> Work:
+def axpy(p: Call) -> StreamWork:
     by = p.number("alpha")
     return p.work(lambda: _change(p, lambda x, y: (x, by() * x + y), False))
 
 
 @routine("cublasAxpyEx", "", "count alpha alpha_type x x_type x_step y y_type y_step sums")
-def axpy_of_types(p: Call) -> Work:
+def axpy_of_types(p: Call) -> StreamWork:
     if p.x_type != p.y_type:
         raise unsupported("cublasAxpyEx", "vectors of two types are not written")
     p.dtype, by = type_of(p.y_type), p.number("alpha", type_of(p.alpha_type))
@@ -213,14 +213,14 @@ def axpy_of_types(p: Call) -> Work:
 
 
 @routine("cublas{}rot", "SD", "count x x_step y y_step c s")
-def rot(p: Call) -> Work:
+def rot(p: Call) -> StreamWork:
     c, s = p.number("c"), p.number("s")
     return p.work(lambda: _change(p, lambda x, y: (c() * x + s() * y, c() * y - s() * x), True))
 
 
 def _dotted(names: str, types: str, conjugated: bool) -> None:
     @routine(names, types, "count x x_step y y_step out")
-    def call(p: Call) -> Work:
+    def call(p: Call) -> StreamWork:
         def do() -> None:
             x, y = (of[1] for of in _vectors(p)) if p.count > 0 else (np.zeros(0, p.dtype),) * 2
             give(p.of, p.out, np.dot(x.conj() if conjugated else x, y), p.dtype)
@@ -235,7 +235,7 @@ _dotted("cublas{}dotc", "CZ", True)
 
 def _scaled(names: str, types: str, alpha_type: Callable[[Any], Any]) -> None:
     @routine(names, types, "count alpha x x_step")
-    def call(p: Call) -> Work:
+    def call(p: Call) -> StreamWork:
         factor = p.number("alpha", alpha_type(p.dtype))
 
         def do() -> None:
@@ -273,7 +273,7 @@ def solved(a: Any, b: Any) -> Any:
     return x
 
 
-def _times_vector(p: Call, read: Callable[[], Any]) -> Work:
+def _times_vector(p: Call, read: Callable[[], Any]) -> StreamWork:
     """y = alpha A x + beta y. read: A [rows, columns]."""
     by, plus = p.number("alpha"), p.number("beta")
 
@@ -289,14 +289,14 @@ def _times_vector(p: Call, read: Callable[[], Any]) -> Work:
 
 
 @routine("cublas{}gemv", "SDCZ", "ta m n alpha a lda x x_step beta y y_step")
-def gemv(p: Call) -> Work:
+def gemv(p: Call) -> StreamWork:
     sizes(p.m, p.n)
     return _times_vector(p, lambda: turned(DeviceMatrix(p.a, p.dtype, p.m, p.n, p.lda).array(), p.ta))
 
 
 def _symmetric(name: str, types: str, conjugated: bool) -> None:
     @routine(name, types, "fill n alpha a lda x x_step beta y y_step")
-    def call(p: Call) -> Work:
+    def call(p: Call) -> StreamWork:
         sizes(p.n)
         return _times_vector(p, lambda: whole(DeviceMatrix(p.a, p.dtype, p.n, p.n, p.lda).array(), p.fill, conjugated))
 
@@ -309,7 +309,7 @@ def _ranks(name: str, types: str, conjugated: bool) -> None:
     """A = alpha x y' + A."""
 
     @routine(name, types, "m n alpha x x_step y y_step a lda")
-    def call(p: Call) -> Work:
+    def call(p: Call) -> StreamWork:
         sizes(p.m, p.n)
         by, to = p.number("alpha"), DeviceMatrix(p.a, p.dtype, p.m, p.n, p.lda)
 
@@ -329,7 +329,7 @@ def _triangle_vector(name: str, combine: Callable[[Any, Any], Any]) -> None:
     """x = op(A) x, or the solution of op(A) y = x."""
 
     @routine(name, "SDCZ", "fill ta unit n a lda x x_step")
-    def call(p: Call) -> Work:
+    def call(p: Call) -> StreamWork:
         sizes(p.n)
 
         def do() -> None:

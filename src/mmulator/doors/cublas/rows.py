@@ -132,7 +132,7 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
     return call
 
 
-class Work:
+class StreamWork:
     """Work of a function on a stream. stream: its handle. do: carries it out."""
 
     def __init__(self, stream: int, do: Callable[[], None]) -> None:
@@ -152,8 +152,8 @@ class Call(SimpleNamespace):
         """A number whose address is an argument: alpha, beta. dtype: its type, where that is not the elements'."""
         return scalar(self.of, getattr(self, name), self.dtype if dtype is None else dtype)
 
-    def work(self, do: Callable[[], None]) -> Work:
-        return Work(self.of.stream, do)
+    def work(self, do: Callable[[], None]) -> StreamWork:
+        return StreamWork(self.of.stream, do)
 
 
 def routine(names: str, types: str = "", arguments: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
