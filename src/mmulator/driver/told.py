@@ -27,6 +27,16 @@ _NAME = 160  # characters of a kernel's name
 places: list[Callable[[], Callable[[], str]]] = []  # notes a call of a program of C++; that says from which line it came
 
 
+_noted: set[str] = set()
+
+
+def note(text: str) -> None:
+    """Say something once on standard error that is no finding: what has no effect here, or what is not known."""
+    if text not in _noted:
+        _noted.add(text)
+        print(f"mmulator: note: {text}", file=sys.stderr)
+
+
 def caller() -> Callable[[], str]:
     """A function that says, when it is asked, from which line a program of C++ has called now; "" where that is not known."""
     return places[0]() if places else str

@@ -59,3 +59,35 @@ def chain(type: str, device: str, a: Any, b: Any) -> Any:
     if short:
         a, b = (np.pad(x, [(0, 0)] * (x.ndim - 2) + w) for x, w in ((a, [(0, 0), (0, short)]), (b, [(0, short), (0, 0)])))
     return twin_matmul(DotKey("wgmma", type, type, "f32", "f32", CHUNK), device, a, b, None)
+
+
+def finished(sums: Any, alpha: Any, beta: Any, c: Any, dtype: Any, bias: Any = None, relu: bool = False) -> Any:
+    """relu(alpha A B + beta C + bias) as f32, before it is rounded, as the kernels of a chain compute it.
+
+    With a beta of 1 and no ReLU, alpha A B + bias is rounded before C is added. In all other cases alpha A B + (beta C) is one
+    fused multiply-add.
+
+    sums: of A B, f32 [..., m, n].
+    c: of any floating-point type, [..., m, n]; not looked at where beta is 0.
+    dtype: NumPy's type of the result.
+    bias: f32, of a shape that is repeated to [..., m, n]; None: there is none.
+    """
+    alpha, beta = np.float32(alpha), np.float32(beta)
+    with np.errstate(all="ignore"):
+        if beta == 1 and not relu:
+            first = sums * alpha if bias is None else sums * alpha + bias
+            return first.astype(dtype).astype(np.float32) + c.astype(np.float32)
+        total = sums * alpha if beta == 0 else _fused(sums, alpha, beta * c.astype(np.float32))
+        total = total if bias is None else total + bias
+        return np.where(total > 0, total, np.float32(0)) if relu else total
+
+
+def _fused(a: Any, b: Any, c: Any) -> Any:
+    """a b + c of f32, rounded once."""
+    product, c = a.astype(np.float64) * np.float64(b), c.astype(np.float64)  # exact: 24 bits by 24
+    total = product + c
+    part = total - product
+    rest = (product - (total - part)) + (c - part)  # what is missing in the sum, exactly
+    odd = total.view(np.int64) & 1 != 0
+    nudged = np.nextafter(total, np.where(rest > 0, np.inf, -np.inf))
+    return np.where((rest != 0) & np.isfinite(total) & ~odd, nudged, total).astype(np.float32)  # to odd: rounding twice is once

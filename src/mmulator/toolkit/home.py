@@ -15,8 +15,11 @@ from mmulator.toolkit.nvcc import OURS, find_nvcc, toolkit_of, version_of
 
 _LIBRARIES = ("targets/x86_64-linux/lib", "lib64", "lib")
 _RUNTIME = "libcudart.so"  # what the linker looks for; PyPI's package has libcudart.so.13 alone
-# Scripts for the linker in place of libraries: our programs need the shared runtime, and a driver to link with.
-_SCRIPTS = {"libcudart_static.a": "INPUT(-l:libcudart.so)\n", "stubs/libcuda.so": "INPUT(-l:libcuda.so.1)\n"}
+# Scripts for the linker in place of libraries: our programs need the shared runtime, a driver to link with, and our cuBLAS.
+_SCRIPTS = {
+    "libcudart_static.a": "INPUT(-l:libcudart.so)\n", "stubs/libcuda.so": "INPUT(-l:libcuda.so.1)\n",
+    "libcublas.so": "INPUT(-l:libcublas.so.13)\n", "libcublasLt.so": "INPUT(-l:libcublasLt.so.13)\n",
+}  # fmt: skip
 
 
 def wrapper_folder() -> Path:

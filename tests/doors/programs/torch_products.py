@@ -49,6 +49,9 @@ def result(op: str, m: int, n: int, k: int, batch: int, a: bool, b: bool, make: 
             return torch.addmm(make(False, m, n), make(a, m, k), make(b, k, n))
         case "baddbmm":
             return torch.baddbmm(make(False, batch, m, n), make(a, batch, m, k), make(b, batch, k, n))
+        case "scaled":
+            alpha, beta = ((0.37, 1), (1, -0.81), (-1.7, 0.3))[(m + n + k) % 3]
+            return torch.addmm(make(False, m, n), make(a, m, k), make(b, k, n), alpha=alpha, beta=beta)
         case "linear":
             return F.linear(make(False, m, k), make(False, n, k))
         case "bias":
@@ -59,7 +62,7 @@ def result(op: str, m: int, n: int, k: int, batch: int, a: bool, b: bool, make: 
             return backward(make(False, 8 * m, k), make(False, n, k), make(False, 8 * m, n))
 
 
-OPS = ("mm", "bmm", "addmm", "baddbmm", "linear", "bias", "parts", "backward")
+OPS = ("mm", "bmm", "addmm", "baddbmm", "scaled", "linear", "bias", "parts", "backward")
 
 
 def digests(seed: int, count: int, largest: int) -> Iterator[tuple[str, str]]:
@@ -69,7 +72,7 @@ def digests(seed: int, count: int, largest: int) -> Iterator[tuple[str, str]]:
         return int(np.exp(draw.uniform(np.log(low), np.log(high + 1))))
 
     for number in range(count):
-        op, dtype, special = OPS[number % 8], (torch.float16, torch.bfloat16)[number // 8 % 2], number % 11 == 0
+        op, dtype, special = OPS[number % 9], (torch.float16, torch.bfloat16)[number // 9 % 2], number % 11 == 0
         m, n, k, batch = size(1, 1024), size(1, 256) * 8, size(1, 320) * 8, size(2, 9)
         a, b = (bool(x) for x in draw.integers(0, 2, 2))
         if op in ("bmm", "baddbmm"):

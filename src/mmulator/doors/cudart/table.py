@@ -50,15 +50,20 @@ def fill(library: ctypes.CDLL, version: int) -> None:
     plain, logged, texts = slots(version)
     functions = [_native(name, version) for name in plain] + [_registers(name) for name in logged]
     functions += [_native(name, version) for name in texts]
+    put(library, functions, len(texts))
+    log = _Log(library, logged)
+    log.read()
+    binaries.late.append(log.read)
+
+
+def put(library: ctypes.CDLL, functions: list[Any], texts: int = 0) -> None:
+    """Fill the table of a library with functions of C. texts: how many at the end return a text."""
     table = (ctypes.c_uint64 * len(functions)).in_dll(library, TABLE)
     for n, function in enumerate(functions):
         table[n] = ctypes.cast(function, ctypes.c_void_p).value or 0
     _kept.extend(functions)
-    log = _Log(library, logged)
-    log.read()
-    binaries.late.append(log.read)
     if not rows.process.own:  # Python is the program: libraries that it has loaded call once more when Python is gone
-        atexit.register(_shut, library, table, len(texts))
+        atexit.register(_shut, library, table, texts)
 
 
 def _shut(library: ctypes.CDLL, table: Any, texts: int) -> None:

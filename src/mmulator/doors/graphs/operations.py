@@ -193,7 +193,17 @@ def copy_box(what: int) -> None:
     box_of(what).run(0)
 
 
+class LibraryWork(NamedTuple):
+    """Work of a library of NVIDIA's that is modelled here. do: carries it out."""
+
+    do: Callable[[], None]
+
+    def run(self, stream: int) -> None:
+        self.do()
+
+
 MADE: dict[str, Callable[..., Any]] = {
+    "call": LibraryWork,
     "kernel": LaunchWork, "host": Host, "record": RecordEvent, "wait": WaitEvent, "free": Free, "copy": lambda copy: copy,
     "allocate": lambda size: Allocate(memory.set_aside(size)),
     "copy_in": lambda to, source, size: line(to, DEVICE, source, HOST, size),

@@ -37,7 +37,7 @@ _CODE_OF: tuple[tuple[type[BaseException], Code], ...] = (
     (MmulatorError, Code.LAUNCH_FAILED), (MemoryError, Code.OUT_OF_MEMORY),
 )  # fmt: skip
 _told = threading.local()
-WORK = re.compile(r"_*cu(da)?(Launch|GraphLaunch|Memcpy|Memset)")  # functions that are asked for work, not for what it needs
+WORK = re.compile(r"_*cu(da)?(Launch|GraphLaunch|Memcpy|Memset)|cublas")  # that are asked for work, not for what it needs
 _OWN = LaunchError, ExecutionFault, KeyboardInterrupt, MemoryError  # how work fails by the program's own doing
 
 

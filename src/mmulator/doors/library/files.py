@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from mmulator.codegen.sources import PACKAGE, fingerprint
 from mmulator.codegen.store import store
-from mmulator.doors.library.loaded import RUNTIMES
+from mmulator.doors.library.loaded import BLAS, RUNTIMES
 from mmulator.doors.library.machines import HERE, MARKS, ROOM
 from mmulator.errors import UnsupportedError
 from mmulator.files import write
@@ -30,8 +30,11 @@ if TYPE_CHECKING:  # what makes libraries knows all of the compiler: it is impor
     from mmulator.doors.library.machines import MachineCode
 
 DRIVER = "libcuda.so.1"
-LINKS = {"libcuda.so": DRIVER, "libcudart.so": RUNTIMES[13]}
-_FOLDERS = ("doors/library", "doors/cudart", "doors/graphs", "doors/libcuda")  # their files say what the libraries export
+LINKS = {
+    "libcuda.so": DRIVER, "libcudart.so": RUNTIMES[13], "libcublas.so": "libcublas.so.13", "libcublasLt.so": "libcublasLt.so.13",
+}  # fmt: skip
+# Their files say what the libraries export.
+_FOLDERS = ("doors/library", "doors/cudart", "doors/graphs", "doors/libcuda", "doors/cublas")
 # What the first call runs. In a program of C++ Ctrl-C stays the program's: Python has put a handler there as it began. Another
 # version of Python than the one that made the library cannot have its packages. mmulator is the one that made the library, also
 # where the program's PYTHONPATH names another one before it.
@@ -96,6 +99,10 @@ def made(soname: str, said: Mapping[str, str]) -> Exports:
 
         plain, noted = names()
         return Exports(soname, plain, noted, strings=said)
+    if soname in BLAS:
+        from mmulator.doors.cublas.table import slots as functions
+
+        return Exports(soname, functions(soname), version=soname, strings=said)
     from mmulator.doors.cudart.table import OF_NVRTC, slots
 
     plain, logged, texts = slots(next(v for v, name in RUNTIMES.items() if name == soname))
@@ -145,7 +152,7 @@ def _folder() -> Path:
     place = base / name
     if not (place / "complete").exists():
         place.mkdir(mode=0o700, exist_ok=True)
-        for soname in (*RUNTIMES.values(), DRIVER):
+        for soname in (*RUNTIMES.values(), DRIVER, *BLAS):
             write(place / soname, _library(soname, HERE), mode=0o700)
         for link, target in LINKS.items():
             with suppress(FileExistsError):

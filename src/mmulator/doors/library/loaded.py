@@ -1,9 +1,10 @@
-"""Libraries that this process has loaded: CUDA's runtime, and whether it is that of this package."""
+"""Libraries that this process has loaded: CUDA's runtime and cuBLAS, and whether the runtime is that of this package."""
 
 import ctypes
 import os
 
 RUNTIMES = {12: "libcudart.so.12", 13: "libcudart.so.13"}
+BLAS = {f"{name}.so.{version}": (name, version) for name in ("libcublas", "libcublasLt") for version in (12, 13)}
 _RTLD_NOLOAD = 4
 
 

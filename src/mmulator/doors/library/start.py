@@ -48,6 +48,12 @@ def begin(soname: str) -> None:
         library = loaded.resident(soname)
         assert library is not None  # whose first call this is
         table.fill(library, int(soname.rpartition(".")[2]))
+    elif soname in loaded.BLAS:
+        from mmulator.doors.cublas import table as blas
+
+        library = loaded.resident(soname)
+        assert library is not None
+        blas.fill(library, soname)
     else:
         from mmulator.doors.libcuda import loading
 

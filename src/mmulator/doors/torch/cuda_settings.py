@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -11,17 +10,10 @@ from typing import Any
 
 from mmulator.doors.imports import after_import
 from mmulator.doors.torch.cuda_device import check_device
+from mmulator.driver.told import note
 
 CUDNN = 91900  # the version of cuDNN that torch's builds for CUDA 13.0 come with
-_noted: set[str] = set()
 _pools = count(1)
-
-
-def note(text: str) -> None:
-    """Say once on standard error that something has no effect."""
-    if text not in _noted:
-        _noted.add(text)
-        print(f"mmulator: note: {text}", file=sys.stderr)
 
 
 def _pair(value: Any, take: Callable[..., Any] = lambda value, *_: value) -> tuple[Callable[..., None], Callable[..., Any]]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import torch
 
 from mmulator.doors.torch import dispatch
 from mmulator.driver import current
-from mmulator.instruction.cublas import ALIGNED, LibraryProduct, chain, is_chain
+from mmulator.instruction.cublas import ALIGNED, LibraryProduct, chain, finished, is_chain
 
 _TYPES = {torch.float16: "f16", torch.bfloat16: "bf16"}
+_NUMPY = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 _NAN = 0x7FFF  # that a GPU's conversions make
 OPERATORS = tuple(name + out for name in ("mm", "bmm", "addmm", "baddbmm") for out in ("", ".out"))
 
@@ -34,9 +37,9 @@ def _raw(x: torch.Tensor) -> Any:
 
 
 def product(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None = None, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """a b, or c + a b, of CPU tensors [m, k], [k, n] or batches of them; None where it is not known how the library adds up."""
+    """alpha a b + beta c, of CPU tensors [m, k], [k, n] or batches; None where it is not known how the library adds up."""
     type, device = _TYPES.get(a.dtype), current().device.name
-    if type is None or b.dtype != a.dtype or alpha != 1 or beta not in (0, 1) or not a.numel() or not b.numel():
+    if type is None or b.dtype != a.dtype or not a.numel() or not b.numel():
         return None
     if a.dim() != b.dim() or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
         return None  # an error that torch's own kernel words
@@ -47,12 +50,13 @@ def product(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None = None, *, 
     aligned = n % ALIGNED == 0 and _in_lines(a) and _in_lines(b)
     if not is_chain(LibraryProduct(m, n, k, a.shape[0] if a.dim() == 3 else 1, type, aligned), device):
         return None
-    d = torch.from_numpy(chain(type, device, _raw(a), _raw(b))).view(torch.float32)
-    if c is not None and beta:
-        d = (d if biased else d.to(a.dtype).to(d.dtype)) + c.expand(d.shape)  # other sums are rounded before C is added
-    made, nan = d.to(a.dtype), d.isnan()
-    if bool(nan.any()):
-        made.view(torch.int16)[nan] = _NAN
+    sums = chain(type, device, _raw(a), _raw(b)).view(np.float32)
+    other = None if c is None or beta == 0 else c.expand(sums.shape).to(torch.float32).numpy()
+    beta, bias = (0, other) if biased or other is None else (beta, None)
+    d = finished(sums, alpha, beta, other, _NUMPY[type], bias)
+    made, nan = torch.from_numpy(d).to(a.dtype), np.isnan(d)
+    if nan.any():
+        made.view(torch.int16)[torch.from_numpy(nan)] = _NAN
     return made
 
 

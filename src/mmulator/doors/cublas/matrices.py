@@ -1,0 +1,185 @@
+"""Matrices and vectors in device memory as NumPy's arrays, and products of them.
+
+A product of two f16 or bf16 matrices whose order of sums in the library is known is added up in it (instruction/cublas.py), and
+products of integers are exact. All others are NumPy's, in the library's type of sums: their last bits may be others.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from mmulator.doors.cublas.rows import host
+from mmulator.doors.libcuda import memory
+from mmulator.doors.libcuda.abi import Refused
+from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.libcuda.state import state
+from mmulator.driver.told import note
+from mmulator.instruction.cublas import LibraryProduct, chain, finished, is_chain
+from mmulator.launch.arena import bytes_at
+
+NORMAL, TRANSPOSED, CONJUGATED = 0, 1, 2  # cublasOperation_t
+LOWER, UPPER, FULL = 0, 1, 2  # cublasFillMode_t
+LEFT, RIGHT = 0, 1  # cublasSideMode_t
+_HALVES = {np.dtype(np.float16): "f16", np.dtype(ml_dtypes.bfloat16): "bf16"}
+_NAN = 0x7FFF  # of f16 and bf16, that a GPU's conversions make
+# cublasComputeType_t -> the type of sums, without the pedantic ones, which are one more; complex matrices have complex sums
+SUMS: dict[int, Any] = {
+    64: np.float16, 65: np.float16, 68: np.float32, 69: np.float32, 74: np.float32, 75: np.float32, 77: np.float32,
+    78: np.float32, 70: np.float64, 71: np.float64, 72: np.int32, 73: np.int32,
+}  # fmt: skip
+F32, PEDANTIC = 68, 69
+
+
+@dataclass(frozen=True)
+class DeviceMatrix:
+    """A matrix in device memory.
+
+    address: of its first element.
+    dtype: NumPy's type of the elements.
+    rows, columns: sizes in elements.
+    step: elements from column to column, or from row to row of a matrix by rows.
+    by_rows: whether rows are contiguous; columns are otherwise.
+    """
+
+    address: int
+    dtype: Any
+    rows: int
+    columns: int
+    step: int
+    by_rows: bool = False
+
+    def array(self) -> Any:
+        """The elements, [rows, columns]; written through. Raises Refused where there is no such memory."""
+        size, (lines, inner) = np.dtype(self.dtype).itemsize, self._lines()
+        if not lines or not inner:
+            return np.empty((self.rows, self.columns), self.dtype)
+        span = ((lines - 1) * self.step + inner) * size
+        memory.check(self.address, span)
+        flat = bytes_at(host(self.address, span), span).view(self.dtype)
+        array = np.lib.stride_tricks.as_strided(flat, (lines, inner), (self.step * size, size))
+        return array if self.by_rows else array.T
+
+    def _lines(self) -> tuple[int, int]:
+        return (self.rows, self.columns) if self.by_rows else (self.columns, self.rows)
+
+    def wrote(self) -> None:
+        """The library has written all elements."""
+        size, (lines, inner), of = np.dtype(self.dtype).itemsize, self._lines(), state().driver.memory
+        if of.watched:
+            for line in range(lines):
+                of.wrote(self.address + line * self.step * size, inner * size)
+
+    def put(self, values: Any) -> None:
+        """Write values, [rows, columns], after conversion to the matrix's type."""
+        self.array()[...] = converted(values, self.dtype)
+        self.wrote()
+
+    @property
+    def aligned(self) -> bool:
+        """Whether lines in memory begin at multiples of 16 bytes, and have such a length."""
+        size = np.dtype(self.dtype).itemsize
+        return self.address % 16 == 0 and not any(n * size % 16 for n in (self.step, self._lines()[1]))
+
+
+def vector(address: int, dtype: Any, count: int, step: int) -> tuple[DeviceMatrix, Any]:
+    """(the memory of a vector, its elements in order). step: elements from one to the next, below 0 from the last one on."""
+    place = DeviceMatrix(address, dtype, 1, max(count, 0), abs(step) or 1)
+    elements = place.array()[0]
+    return place, elements[::-1] if step < 0 else elements
+
+
+def converted(values: Any, dtype: Any) -> Any:
+    """Values as another type, as the library's conversions round them: to integers with saturation, NaN of 16 bits as 0x7fff."""
+    to = np.dtype(dtype)
+    if to == values.dtype:
+        return values
+    if to.kind in "iu" and values.dtype.kind == "f":
+        limits = np.iinfo(to)
+        return np.clip(np.rint(np.nan_to_num(values, nan=0.0)), limits.min, limits.max).astype(to)
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = values.astype(to)
+    if to in _HALVES and (nan := np.isnan(values)).any():
+        made.view(np.uint16)[nan] = _NAN
+    return made
+
+
+def turned(matrix: Any, operation: int) -> Any:
+    """op(A) of a function's arguments, for arrays [..., rows, columns]."""
+    if operation == NORMAL:
+        return matrix
+    return np.swapaxes(matrix, -1, -2).conj() if operation == CONJUGATED else np.swapaxes(matrix, -1, -2)
+
+
+@dataclass(frozen=True)
+class LibraryGemm:
+    """C = alpha op(A) op(B) + beta C.
+
+    a, b, c: the matrices; d: where the result goes.
+    a_turned, b_turned: cublasOperation_t of A and B.
+    sums: cublasComputeType_t.
+    batch: products that one call has.
+    """
+
+    a: DeviceMatrix
+    b: DeviceMatrix
+    c: DeviceMatrix
+    d: DeviceMatrix
+    a_turned: int
+    b_turned: int
+    sums: int
+    batch: int = 1
+
+    def product(self) -> tuple[Any, bool]:
+        """(the sums [m, n] in their type, whether a chip's order is known to be this one)."""
+        a, b = turned(self.a.array(), self.a_turned), turned(self.b.array(), self.b_turned)
+        form = _HALVES.get(a.dtype, "")
+        wanted = SUMS[self.sums]
+        if form and a.dtype == b.dtype == np.dtype(self.d.dtype) and self.sums == F32:
+            aligned = all(x.aligned for x in (self.a, self.b, self.d))
+            device = state().driver.device.name
+            # a matrix by columns is its transpose by rows
+            if is_chain(LibraryProduct(b.shape[1], a.shape[0], a.shape[1], self.batch, form, aligned), device):
+                raw = chain(form, device, b.T.view(np.uint16), a.T.view(np.uint16))
+                return np.ascontiguousarray(raw).view(np.float32).T, True
+        if np.dtype(wanted).kind == "i":
+            return (a.astype(np.int64) @ b.astype(np.int64)).astype(np.int32), True  # exact, modulo 2^32
+        if a.dtype.kind == "c":
+            wanted = a.dtype
+        sums = np.float32 if wanted is np.float16 else wanted
+        with np.errstate(all="ignore"):
+            return (a.astype(sums) @ b.astype(sums)).astype(wanted), False
+
+    def result(self, alpha: Any, beta: Any, bias: Any = None, relu: bool = False) -> tuple[Any, bool]:
+        """(relu(alpha A B + beta C + bias) before it is rounded, whether it is known to have the library's bits)."""
+        values, known = self.product()
+        c = self.c.array() if beta != 0 else None
+        if known and values.dtype == np.float32:
+            return finished(values, alpha, beta, c, self.d.dtype, bias, relu), True
+        with np.errstate(all="ignore"):
+            if alpha != 1:
+                values = values * np.asarray(alpha).astype(values.dtype)
+            if c is not None:
+                values = values + np.asarray(beta).astype(values.dtype) * c.astype(values.dtype)
+            values = values if bias is None else values + bias.astype(values.dtype)
+            return np.where(values > 0, values, np.zeros((), values.dtype)) if relu else values, known
+
+    def run(self, alpha: Any, beta: Any) -> None:
+        """Multiply, and write the result."""
+        values, known = self.result(alpha, beta)
+        self.d.put(values)
+        say(known, self.d.dtype)
+
+
+def say(known: bool, dtype: Any) -> None:
+    """Say once for each type that products are not added up in the library's order."""
+    if not known:
+        note(f"cuBLAS: it is not known in which order the library adds up some products of {np.dtype(dtype).name} here: "
+             "their last bits may differ from a GPU's")  # fmt: skip
+
+
+def sizes(*values: int) -> None:
+    """Raise Refused for a size below 0."""
+    if any(value < 0 for value in values):
+        raise Refused(Code.INVALID_VALUE)

@@ -1,0 +1,188 @@
+"""BLAS of level 3 and what cuBLAS adds to it: products of matrices, one or many, of one type or several; triangles; sums."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mmulator.doors.cublas.matrices import FULL, LEFT, LOWER, NORMAL, SUMS, DeviceMatrix, LibraryGemm, say, sizes, turned, vector
+from mmulator.doors.cublas.routines import real, solved, type_of, whole
+from mmulator.doors.cublas.rows import Call, LibraryHandle, StreamWork, host, routine
+from mmulator.doors.libcuda.abi import Refused, get_bytes, unsupported
+from mmulator.doors.libcuda.codes import Code
+
+_ONE = "ta tb m n k alpha a lda b ldb beta c ldc"
+_TYPED = "ta tb m n k alpha a a_type lda b b_type ldb beta c c_type ldc"
+_PEDANTIC, _TF32 = 2, 3  # cublasMath_t
+_BY_SIZE = {2: 64, 4: 68, 8: 70}  # cublasComputeType_t by the bytes of a real part
+_F32, _F32_AS_TF32 = 68, 77
+
+
+def _sums_of(of: LibraryHandle, dtype: Any) -> int:
+    """cublasComputeType_t of functions that do not name it."""
+    mode, kind = of.settings.get("MathMode", 0) & 15, _BY_SIZE[real(dtype).itemsize]
+    return kind + 1 if mode == _PEDANTIC else _F32_AS_TF32 if mode == _TF32 and kind == _F32 else kind
+
+
+def check_sums(number: int) -> None:
+    """Raise Refused for a cublasComputeType_t that is not written."""
+    if number not in SUMS:
+        raise unsupported("cuBLAS", f"sums of cublasComputeType_t {number} are not written")
+
+
+def _gemm(p: Call) -> StreamWork | None:
+    """C = alpha op(A) op(B) + beta C, for each of a batch: at equal distances (`a_next`), or at addresses in lists."""
+    types = (p.dtype,) * 3 if p.dtype else tuple(type_of(t) for t in (p.a_type, p.b_type, p.c_type))
+    batch, sums = getattr(p, "batch", 1), p.sums if hasattr(p, "sums") else _F32 if not p.dtype else _sums_of(p.of, p.dtype)
+    sizes(p.m, p.n, p.k, batch)
+    check_sums(sums)
+    shapes = (p.m, p.k) if p.ta == NORMAL else (p.k, p.m), (p.k, p.n) if p.tb == NORMAL else (p.n, p.k), (p.m, p.n)
+    if any(step < max(1, rows) for step, (rows, _) in zip((p.lda, p.ldb, p.ldc), shapes)):
+        raise Refused(Code.INVALID_VALUE)
+    if not p.m or not p.n or not batch:
+        return None
+    scale = types[2] if np.dtype(types[2]).kind == "c" else SUMS[sums]
+    by, plus = p.number("alpha", scale), p.number("beta", scale)
+    starts, nexts = (p.a, p.b, p.c), (p.a_next, p.b_next, p.c_next) if hasattr(p, "a_next") else None
+
+    def place(which: int, number: int) -> int:
+        if nexts is not None:
+            return int(starts[which] + number * nexts[which] * np.dtype(types[which]).itemsize)
+        if not hasattr(p, "batch"):
+            return int(starts[which])
+        return int.from_bytes(get_bytes(host(starts[which] + 8 * number, 8), 8), "little")
+
+    def do() -> None:
+        for number in range(batch):
+            a, b, c = (DeviceMatrix(place(n, number), types[n], *shapes[n], step) for n, step in enumerate((p.lda, p.ldb, p.ldc)))
+            LibraryGemm(a, b, c, c, p.ta, p.tb, sums, batch).run(by(), plus())
+
+    return p.work(do)
+
+
+routine("cublas{}gemm cublas{}gemm3m", "SDCZH", _ONE)(_gemm)
+routine("cublas{}gemmBatched", "SDCZH", f"{_ONE} batch")(_gemm)
+routine("cublas{}gemmStridedBatched", "SDCZH", "ta tb m n k alpha a lda a_next b ldb b_next beta c ldc c_next batch")(_gemm)
+routine("cublasSgemmEx cublasCgemmEx", "", _TYPED)(_gemm)
+routine("cublasGemmEx", "", f"{_TYPED} sums algorithm")(_gemm)
+routine("cublasGemmBatchedEx", "", f"{_TYPED} batch sums algorithm")(_gemm)
+routine(
+    "cublasGemmStridedBatchedEx", "",
+    "ta tb m n k alpha a a_type lda a_next b b_type ldb b_next beta c c_type ldc c_next batch sums algorithm",
+)(_gemm)  # fmt: skip
+
+
+# symmetric, triangular, and sums of matrices --------------------------------------------------------------------------------
+def _put(to: DeviceMatrix, values: Any, beta: Any, fill: int = FULL) -> None:
+    """Write values + beta C to C, or to one triangle of it."""
+    old = to.array()
+    new = values + beta * old if beta != 0 else values
+    if fill != FULL:
+        written = np.tri(*old.shape, dtype=bool)
+        new = np.where(written if fill == LOWER else written.T, new, old)
+    to.put(new)
+    say(False, to.dtype)
+
+
+def _symmetric_product(name: str, types: str, conjugated: bool) -> None:
+    """C = alpha A B + beta C or alpha B A + beta C."""
+
+    @routine(name, types, "side fill m n alpha a lda b ldb beta c ldc")
+    def call(p: Call) -> StreamWork:
+        sizes(p.m, p.n)
+        order, by, plus = p.m if p.side == LEFT else p.n, p.number("alpha"), p.number("beta")
+
+        def do() -> None:
+            one = whole(DeviceMatrix(p.a, p.dtype, order, order, p.lda).array(), p.fill, conjugated)
+            other = DeviceMatrix(p.b, p.dtype, p.m, p.n, p.ldb).array()
+            to = DeviceMatrix(p.c, p.dtype, p.m, p.n, p.ldc)
+            _put(to, by() * (one @ other if p.side == LEFT else other @ one), plus())
+
+        return p.work(do)
+
+
+_symmetric_product("cublas{}symm", "SDCZ", False)
+_symmetric_product("cublas{}hemm", "CZ", True)
+
+
+def _rank_k(name: str, types: str, conjugated: bool, two: bool) -> None:
+    """C = alpha A A' + beta C, or alpha A B' + alpha B A' + beta C of `two` matrices, of which one triangle is written."""
+
+    @routine(name, types, f"fill ta n k alpha a lda {'b ldb ' * two}beta c ldc")
+    def call(p: Call) -> StreamWork:
+        sizes(p.n, p.k)
+        by = p.number("alpha", real(p.dtype) if conjugated and not two else None)
+        plus = p.number("beta", real(p.dtype) if conjugated else None)
+        to, shape = DeviceMatrix(p.c, p.dtype, p.n, p.n, p.ldc), (p.n, p.k) if p.ta == NORMAL else (p.k, p.n)
+
+        def do() -> None:
+            if plus() == 1 and (not p.k or by() == 0):
+                return  # nothing is added, and the diagonal keeps its imaginary parts
+            x = turned(DeviceMatrix(p.a, p.dtype, *shape, p.lda).array(), p.ta)
+            y = turned(DeviceMatrix(p.b, p.dtype, *shape, p.ldb).array(), p.ta) if two else x
+            values = by() * (x @ (y.conj().T if conjugated else y.T))
+            if two:
+                values = values + (np.conj(by()) * (y @ x.conj().T) if conjugated else by() * (y @ x.T))
+            _put(to, values.astype(p.dtype), plus(), p.fill)
+            if conjugated:
+                np.fill_diagonal(to.array(), to.array().diagonal().real)
+
+        return p.work(do)
+
+
+_rank_k("cublas{}syrk", "SDCZ", False, False)
+_rank_k("cublas{}herk", "CZ", True, False)
+_rank_k("cublas{}syr2k", "SDCZ", False, True)
+_rank_k("cublas{}her2k", "CZ", True, True)
+
+
+def _triangular(name: str, arguments: str, combine: Callable[[Any, Any], Any]) -> None:
+    """C, or B itself, from op(A) and alpha B, from the left or, transposed, from the right."""
+
+    @routine(name, "SDCZ", arguments)
+    def call(p: Call) -> StreamWork:
+        sizes(p.m, p.n)
+        by, order = p.number("alpha"), p.m if p.side == LEFT else p.n
+        source = DeviceMatrix(p.b, p.dtype, p.m, p.n, p.ldb)
+        to = DeviceMatrix(p.c, p.dtype, p.m, p.n, p.ldc) if hasattr(p, "c") else source
+
+        def do() -> None:
+            a = turned(whole(DeviceMatrix(p.a, p.dtype, order, order, p.lda).array(), p.fill, unit=bool(p.unit)), p.ta)
+            b = source.array() * by()
+            to.put(combine(a, b) if p.side == LEFT else combine(a.T, b.T).T)
+            say(False, p.dtype)
+
+        return p.work(do)
+
+
+_triangular("cublas{}trmm", "side fill ta unit m n alpha a lda b ldb c ldc", lambda a, b: a @ b)
+_triangular("cublas{}trsm", "side fill ta unit m n alpha a lda b ldb", solved)
+
+
+@routine("cublas{}geam", "SDCZ", "ta tb m n alpha a lda beta b ldb c ldc")
+def geam(p: Call) -> StreamWork:
+    """C = alpha op(A) + beta op(B)."""
+    sizes(p.m, p.n)
+    by, plus = p.number("alpha"), p.number("beta")
+
+    def term(factor: Any, address: int, step: int, operation: int) -> Any:
+        if factor == 0:
+            return np.zeros((p.m, p.n), p.dtype)
+        shape = (p.m, p.n) if operation == NORMAL else (p.n, p.m)
+        return factor * turned(DeviceMatrix(address, p.dtype, *shape, step).array(), operation)
+
+    to = DeviceMatrix(p.c, p.dtype, p.m, p.n, p.ldc)
+    return p.work(lambda: to.put(term(by(), p.a, p.lda, p.ta) + term(plus(), p.b, p.ldb, p.tb)))
+
+
+@routine("cublas{}dgmm", "SDCZ", "side m n a lda x x_step c ldc")
+def dgmm(p: Call) -> StreamWork:
+    """C = diag(x) A or A diag(x)."""
+    sizes(p.m, p.n)
+
+    def do() -> None:
+        elements = vector(p.x, p.dtype, p.m if p.side == LEFT else p.n, p.x_step)[1]
+        of = DeviceMatrix(p.a, p.dtype, p.m, p.n, p.lda).array()
+        DeviceMatrix(p.c, p.dtype, p.m, p.n, p.ldc).put(elements[:, None] * of if p.side == LEFT else of * elements)
+
+    return p.work(do)

@@ -1,0 +1,230 @@
+"""The functions of cuBLAS as rows: handles, status codes, work on a stream.
+
+    @routine("cublas{}axpy", "SDCZ")     carries out cublasSaxpy_v2, cublasSaxpy_v2_64, cublasDaxpy_v2 and so on
+
+A name that the real libraries export and no row has is refused. Names and arguments stand in libcublas.txt and libcublasLt.txt.
+
+Source: cuBLAS Library User Guide 13.1, and 12.9 for what only CUDA 12 has.
+"""
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial, wraps
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from mmulator.doors.libcuda import abi
+from mmulator.doors.libcuda.abi import Refused, get_bytes, put_bytes
+from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.libcuda.state import PRIMARY, state
+from mmulator.doors.library.threads import keep
+from mmulator.errors import UnsupportedError
+
+version = [13]  # of CUDA, of the library that the process has loaded last
+# cublasStatus_t
+SUCCESS, NOT_INITIALIZED, ALLOC_FAILED, INVALID_VALUE, EXECUTION_FAILED, NOT_SUPPORTED = 0, 1, 3, 7, 13, 15
+STATUSES = {
+    0: "SUCCESS", 1: "NOT_INITIALIZED", 3: "ALLOC_FAILED", 7: "INVALID_VALUE", 8: "ARCH_MISMATCH", 11: "MAPPING_ERROR",
+    13: "EXECUTION_FAILED", 14: "INTERNAL_ERROR", 15: "NOT_SUPPORTED", 16: "LICENSE_ERROR",
+}  # fmt: skip
+_OF_CODES = {
+    Code.SUCCESS: SUCCESS, Code.INVALID_VALUE: INVALID_VALUE, Code.OUT_OF_MEMORY: ALLOC_FAILED, Code.NOT_SUPPORTED: NOT_SUPPORTED,
+    Code.INVALID_HANDLE: INVALID_VALUE, Code.NOT_INITIALIZED: NOT_INITIALIZED,
+}  # fmt: skip
+LETTERS: dict[str, Any] = {
+    "S": np.float32, "D": np.float64, "C": np.complex64, "Z": np.complex128, "H": np.float16,
+}  # fmt: skip
+# cudaDataType
+TYPES: dict[int, Any] = {
+    0: np.float32, 1: np.float64, 2: np.float16, 3: np.int8, 4: np.complex64, 5: np.complex128, 8: np.uint8, 10: np.int32,
+    14: ml_dtypes.bfloat16, 28: ml_dtypes.float8_e4m3fn, 29: ml_dtypes.float8_e5m2,
+}  # fmt: skip
+ROWS: dict[str, Callable[..., int]] = {}
+_kept: list[Any] = []
+
+
+@dataclass
+class LibraryHandle:
+    """A handle of the library.
+
+    stream: on which its work is done.
+    device_scalars: whether alpha, beta and results lie in device memory.
+    settings: other values that were set, by name.
+    """
+
+    stream: int = 0
+    device_scalars: bool = False
+
+    def __post_init__(self) -> None:
+        self.settings: dict[str, int] = {}
+
+
+@cache
+def exports(library: str) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """(arguments, versions of CUDA) of the functions of a library ("libcublas"), by name."""
+    lines = Path(__file__).with_name(f"{library}.txt").read_text().splitlines()
+    rows = (line.split() for line in lines if not line.startswith("#"))
+    return {name: (signature, tuple(map(int, versions))) for name, signature, *versions in rows}
+
+
+def signature_of(name: str) -> str | None:
+    """The arguments of a function of either library, as the tables say; None for one that neither has."""
+    return next((exports(n)[name][0] for n in ("libcublas", "libcublasLt") if name in exports(n)), None)
+
+
+# handles and opaque values ------------------------------------------------------------------------------------------------
+_opaque: dict[int, Any] = {}
+
+
+def made(value: Any, at: int = 0) -> int:
+    """The address under which a program knows a value. at: memory of the program that is to be the value's."""
+    if not at:
+        room = ctypes.create_string_buffer(256)
+        at = ctypes.addressof(room)
+        value.__dict__["room"] = room
+    _opaque[at] = value
+    return at
+
+
+def found(address: int) -> Any:
+    if address not in _opaque:
+        raise Refused(Code.NOT_INITIALIZED)
+    return _opaque[address]
+
+
+def lost(address: int) -> None:
+    found(address)
+    del _opaque[address]
+
+
+# functions ----------------------------------------------------------------------------------------------------------------
+def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
+    """The function with a status for every outcome. It may return work, which is done on the stream of its handle: now, or when
+    a graph that is being captured runs."""
+
+    def run(*args: int) -> None:
+        if not state().contexts:
+            state().contexts.append(PRIMARY)
+        work = function(*args)
+        if work is None:
+            return
+        queue = state().stream(work.stream)
+        if queue.capture is not None:
+            queue.capture.add(queue, "call", work)
+        else:
+            work()
+
+    inner = abi.guarded(run, name)
+
+    @wraps(function)
+    def call(*args: int) -> int:
+        keep()
+        code = inner(*args)
+        if code:
+            abi.tell(abi.taken())
+        return _OF_CODES.get(Code(code), EXECUTION_FAILED) if code in Code._value2member_map_ else EXECUTION_FAILED
+
+    return call
+
+
+class StreamWork:
+    """Work of a function on a stream. stream: its handle. do: carries it out."""
+
+    def __init__(self, stream: int, do: Callable[[], None]) -> None:
+        self.stream, self.do = stream, do
+
+    def __call__(self) -> None:
+        self.do()
+
+
+class Call(SimpleNamespace):
+    """The arguments of a call by their names, with `of`, the handle's value, and `dtype`, NumPy's type of the elements."""
+
+    of: LibraryHandle
+    dtype: Any
+
+    def number(self, name: str, dtype: Any = None) -> Callable[[], Any]:
+        """A number whose address is an argument: alpha, beta. dtype: its type, where that is not the elements'."""
+        return scalar(self.of, getattr(self, name), self.dtype if dtype is None else dtype)
+
+    def work(self, do: Callable[[], None]) -> StreamWork:
+        return StreamWork(self.of.stream, do)
+
+
+def routine(names: str, types: str = "", arguments: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: a function for each name, its variant for 64-bit sizes, and each type.
+
+    names: parted by spaces, `{}` for the letter of a type; `_v2` is added where the library has it.
+    types: letters of LETTERS.
+    arguments: names of the arguments behind the handle, for a function that takes a Call.
+    """
+    words = arguments.split()
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names.split():
+            for letter in types or " ":
+                base = name.format(letter)
+                base += "_v2" if signature_of(f"{base}_v2") is not None else ""
+                carry_out = partial(_called, function, words, LETTERS.get(letter)) if words else function
+                for exact in (base, f"{base}_64"):
+                    signature = signature_of(exact)
+                    if words and signature is not None and len(signature) != len(words) + 1:
+                        raise ValueError(f"{exact} has {len(signature)} arguments")
+                    if signature is not None:
+                        ROWS[exact] = guarded(carry_out, exact)
+        return function
+
+    return register
+
+
+def _called(function: Callable[[Call], Any], words: list[str], dtype: Any, handle: int, *arguments: int) -> Any:
+    return function(Call(of=found(handle), dtype=dtype, **dict(zip(words, arguments))))
+
+
+def refusal(name: str) -> Callable[..., int]:
+    """A function that is not written."""
+    old = signature_of(name) == "-" and signature_of(f"{name}_v2") is not None
+    why = "the interface of cublas.h is not written: cublas_v2.h" if old else "this function of cuBLAS is not written"
+
+    def refuse(*_: int) -> None:
+        raise Refused(Code.NOT_SUPPORTED, UnsupportedError(f"{name}: {why}"))
+
+    return guarded(refuse, name)
+
+
+# memory of the caller -----------------------------------------------------------------------------------------------------
+def host(address: int, size: int) -> int:
+    """Where bytes of device memory, or of the program's own, are on the host."""
+    return int(state().driver.memory.host_place(address, size))
+
+
+def scalar(handle: LibraryHandle, address: int, dtype: Any) -> Callable[[], Any]:
+    """A number that the program gives by its address: read now from the host's memory, or by the work from the device's."""
+    size = np.dtype(dtype).itemsize
+
+    def read() -> Any:
+        return np.frombuffer(get_bytes(host(address, size), size), dtype)[0]
+
+    if handle.device_scalars:
+        return read
+    value = read()
+    return lambda: value
+
+
+def give(handle: LibraryHandle, address: int, value: Any, dtype: Any) -> None:
+    """Write a result where the program wants it, in its own memory or the device's."""
+    data = np.asarray(value).astype(dtype).tobytes()
+    put_bytes(host(address, len(data)), data)
+    if handle.device_scalars:
+        state().driver.memory.wrote(address, len(data))
+
+
+def text(words: str) -> int:
+    """The address of a text that stays."""
+    _kept.append(ctypes.create_string_buffer(words.encode()))
+    return ctypes.addressof(_kept[-1])

@@ -1,0 +1,28 @@
+"""The table of a library of cuBLAS that is loaded: each slot gets the function of a row, or one that refuses."""
+
+import ctypes
+from typing import Any
+
+from mmulator.doors.cublas import lt, products, routines, rows
+from mmulator.doors.cudart import rows as runtime
+from mmulator.doors.cudart.table import put
+from mmulator.doors.library.loaded import BLAS
+
+CHAPTERS = (routines, products, lt)  # their functions are registered as they are imported
+
+
+def slots(soname: str) -> list[str]:
+    """Names that a library exports, as the slots of its table follow."""
+    name, version = BLAS[soname]
+    return [n for n, (_, versions) in rows.exports(name).items() if version in versions]
+
+
+def fill(library: ctypes.CDLL, soname: str) -> None:
+    """Fill the table of a library."""
+    rows.version[0] = BLAS[soname][1]
+    exported = rows.exports(BLAS[soname][0])
+    put(library, [_native(name, exported[name][0]) for name in slots(soname)])
+
+
+def _native(name: str, signature: str) -> Any:
+    return runtime.native(signature.strip("-."))(rows.ROWS.get(name) or rows.refusal(name))
