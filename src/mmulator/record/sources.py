@@ -133,6 +133,10 @@ class Sources(Explainer):
         self._look_at_address(found.step, found.lane)
         self.written(found, "", 0, type_name, size, ())
 
+    def _as_found(self, address: int, cause: Cause) -> Cause:
+        self.leaves[address] = self.names(address)
+        return _STUB
+
     def _parameter(self, step: TrailStep, ins: Instruction, cause: Cause) -> Cause:
         self.parameters[super()._parameter(step, ins, cause).name] = None
         return _STUB

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import LimitReached
-from mmulator.isa.effects import Ends, MemoryEffect, Queue
+from mmulator.isa.effects import Algebra, Ends, MemoryEffect, Queue
 from mmulator.isa.types import type_bits
 from mmulator.native.state import LANES, Warp
 from mmulator.program.addresses import HEADER_LOCAL
@@ -246,10 +246,16 @@ class Trail:
         return next((writer for writer, took in self.writers(step, name, lane) if took), None)
 
     def is_read(self, name: str, after: TrailStep, before: TrailStep) -> bool:
-        """Whether an instruction between two steps of a warp reads a register, but for products that add to it."""
+        """Whether an instruction between two steps of a warp reads a register or a copy of it, but for products."""
         first, last = (bisect_left(self.numbers, s.number) for s in (after, before))
-        steps = (s for s in self.steps[first + 1 : last] if s.place is before.place and s.frame == before.frame)
-        return any(name in self.site(s.site).read and not self.instruction(s).effects.multiplies for s in steps)
+        names = {name}
+        for site in (self.site(s.site) for s in self.steps[first + 1 : last] if s.place is before.place):
+            if names.isdisjoint(site.read) or site.instruction.effects.multiplies:
+                continue
+            if site.instruction.effects.algebra is not Algebra.COPY:
+                return True
+            names.update(site.written)
+        return False
 
     def call_of(self, step: TrailStep, lane: int) -> TrailStep | None:
         """The call that entered the function that executes a step; None if it is not known."""

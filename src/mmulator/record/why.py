@@ -35,6 +35,7 @@ from mmulator.record.values import parts_of, text_of
 
 DEPTH = 6  # instructions between the stored value and the last one that is told, if nothing is said
 AGAIN = 2  # times that one instruction is told on one way, as in a loop
+AS_FOUND = "as the launch found it"
 SHOWN = 4  # values of lanes, or contributions to a sum, that are told
 Way = tuple[int, ...]  # sites of the instructions that lead from the store to a value
 LEFT_OUT = 4  # instructions without effect that are told for one value
@@ -307,7 +308,7 @@ class Explainer:
             )
             return Cause(name, bits, type_name, "bytes of several stores", self.at(step, lane), tuple(parts))
         if found is None:
-            how = "as the launch found it" if space in ("global", "const") else "not written by what was recorded"
+            how = AS_FOUND if space in ("global", "const") else "not written by what was recorded"
             begun = self.trail.begun(address, size) if self.trail.begun is not None and space == "global" else None
             if begun is not None and begun != bits.to_bytes(size, "little"):
                 self.foreign[address], how = size, "stored by another block of this launch"
@@ -359,11 +360,18 @@ class Explainer:
         if before is not None and stored is not None:
             bits = stored >> 8 * before.byte & (1 << 8 * size) - 1
             inputs.append(self.written(before, "what was there", bits, type_name, size, path))
+        begun = self.trail.begun(address, size) if before is None and self.trail.begun is not None else None
+        if begun is not None and any(begun):
+            inputs.append(self._as_found(address, Cause(cause.name, int.from_bytes(begun, "little"), type_name, AS_FOUND)))
         threads = {(s.block, s.place.warp, lane) for s, lane in each}
         said = f"{len(each):,} contributions of {len(threads):,} threads of this block" if len(each) > 1 else ""
         said += f"; told are the first {SHOWN // 2} and the last {SHOWN // 2}" if len(each) > SHOWN else ""
         said += f"{'; ' if said else ''}combined with what was there" if before is None else ""
         return replace(cause, inputs=tuple(inputs), remarks=(*cause.remarks, said) if said else cause.remarks)
+
+    def _as_found(self, address: int, cause: Cause) -> Cause:
+        """What was in memory before the first of several that add to it."""
+        return cause
 
     def _target_of(self, found: MemoryWrite) -> int:
         """The address of the byte that a write of a register wrote."""
