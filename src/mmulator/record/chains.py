@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 
 from mmulator.errors import InternalError
 from mmulator.numerics.element import ElementSum, explain_element, number
@@ -122,15 +120,12 @@ class ProductChain:
 
     def _scaled(self, side: str) -> list[str]:
         """The scale factors of a side and their products: `2 (k 0..31)`, some of many."""
-        kind, each = element_type(self.last.key.stype or ""), list[tuple[int, int, int]]()
+        kind, said = element_type(self.last.key.stype or ""), []
         for n, (_, e) in enumerate(self.links):
             raw = e.scale_a if side == "a" else e.scale_b
             size = len(e.positions) // len(raw)
-            each += ((x, n * e.k + e.positions[i * size], n * e.k + e.positions[i * size + size - 1]) for i, x in enumerate(raw))
-        said = [
-            f"{float(number(kind, bits)):g} (k {run[0][1]}..{run[-1][2]})"
-            for bits, found in groupby(each, itemgetter(0)) for run in [[*found]]
-        ]  # fmt: skip
+            ends = ((e.positions[i] + n * e.k, e.positions[i + size - 1] + n * e.k) for i in range(0, size * len(raw), size))
+            said += [f"{float(number(kind, bits)):g} (k {first}..{last})" for bits, (first, last) in zip(raw, ends)]
         return said if len(said) <= FACTORS else [*said[: FACTORS - 1], f"and {len(said) - FACTORS + 1} more"]
 
 

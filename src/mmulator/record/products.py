@@ -42,7 +42,7 @@ class ProductElement:
     scale_a, scale_b: raw scale factors along k, in block scaling.
     scale_a_at, scale_b_at: where each of these was read.
     halved: how often C is halved before the sum.
-    d_at: the register of the element of D.
+    d_at: the register of the element of D, where an operand says whether D is added.
     """
 
     key: DotKey
@@ -127,7 +127,8 @@ def _element(trail: Trail, step: TrailStep, lane: int, register: str, low: int) 
     return ProductElement(
         dot_key(form), form.k, row, column, tuple(map(int, line)), tuple(map(int, other)), c, sign,
         InRegister(lane, c_register.name, low) if isinstance(c_register, Reg) else None, tuple(positions.tolist()),
-        a_at, b_at, raw[0], raw[1], factors[0], factors[1], d_at=InRegister(lane, register, low),
+        a_at, b_at, raw[0], raw[1], factors[0], factors[1],
+        d_at=InRegister(lane, register, low) if "scale-d" in named else None,
     )  # fmt: skip
 
 
