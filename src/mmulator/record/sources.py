@@ -134,7 +134,7 @@ class Sources(Explainer):
         self.written(found, "", 0, type_name, size, ())
 
     def _as_found(self, address: int, cause: Cause) -> Cause:
-        self.leaves[address] = self.names(address)
+        self.leaves[address] = self.names(address, type_bits(cause.type) // 8)
         return _STUB
 
     def _parameter(self, step: TrailStep, ins: Instruction, cause: Cause) -> Cause:
