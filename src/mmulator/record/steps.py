@@ -58,7 +58,7 @@ class WarpPlace:
         return self.linear.value
 
     def window(self, cta: int) -> int:
-        """What is added to an offset in the shared memory of a CTA of the cluster to make its generic address."""
+        """The number that makes a generic address of an offset in the shared memory of a CTA of the cluster."""
         return (SLOT_SHARED << SLOT_SHIFT) + int(self.resident.ctas["shared_base"][cta]) - SHARED_BASE
 
     @property

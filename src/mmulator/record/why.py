@@ -370,7 +370,7 @@ class Explainer:
         return replace(cause, inputs=tuple(inputs), remarks=(*cause.remarks, said) if said else cause.remarks)
 
     def _as_found(self, address: int, cause: Cause) -> Cause:
-        """What was in memory before the first of several that add to it."""
+        """The cause of a value that was in memory before the first of several that add to it."""
         return cause
 
     def _target_of(self, found: MemoryWrite) -> int:
