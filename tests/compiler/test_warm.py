@@ -23,6 +23,7 @@ from mmulator.compiler.compiled import CompiledKernel
 from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.host.cpu import Cpu
 from mmulator.host.text import Text, _key, verified
+from mmulator.native.hooks.steps import STEPS
 from mmulator.native.hooks.watch import WATCH
 from mmulator.program.outline import as_data, of_data
 from mmulator.source import Source
@@ -195,7 +196,9 @@ def test_what_is_compiled_otherwise_has_another_entry(ptx: Path) -> None:
     ways = [CompileOptions(contract=a, step=b, waits=c, clusters=d) for a, b, c, d in product((False, True), repeat=4)]
     keys = {warm.key("text", entry, device, way) for entry in ("k", "l") for device in ("sm_80", "sm_90") for way in ways}
     assert len(keys) == 64 and None not in keys and warm.key("text ", "k", "sm_90", DEFAULT) not in keys
-    assert warm.key("text", "k", "sm_90", CompileOptions(events=WATCH)) is None
+    also = product((WATCH, STEPS), (False, True), (False, True))
+    watched = [CompileOptions(events=i, keep_going=a, watched=b) for i, a, b in also]
+    assert len({warm.key("text", "k", "sm_90", way) for way in watched} - keys - {None}) == 8
 
 
 def test_a_tree_that_somebody_made_is_no_text(ptx: Path) -> None:

@@ -219,6 +219,31 @@ def test_values_of_all_lanes_are_named(body: str) -> None:
         assert before.bits == 9 and before.how == "st.shared.u32"
 
 
+@pytest.mark.parametrize("there", [0, 7])
+def test_what_lay_where_threads_add_is_named(there: int) -> None:
+    """An array that nobody has cleared: what the launch found is a source, and without it the value is the reference's."""
+    text = """.version 8.0
+    .target sm_90
+    .address_size 64
+    .visible .entry k(.param .u64 y) { .reg .b64 d; .reg .b32 r; .reg .f32 f;
+    ld.param.u64 d, [y]; mov.u32 r, %ctaid.x; cvt.rn.f32.u32 f, r; red.global.add.f32 [d], f; ret; }"""
+    y = np.full(1, there, np.float32)
+    report = mm.Module.load(text)["k"].launch(4, 1, [y], why="y[0]", against=np.float32([6]))
+    (answer,) = report.why
+    lead = "y[0] differs: without what the launch found there, 7, it is the reference's"
+    assert (str(answer).splitlines()[0] == lead) == bool(there) == ("computed from y[0]" in answer.sources), answer
+
+
+def test_elements_that_an_address_comes_from_are_named() -> None:
+    """A table of indices: the value comes from where the table says, and the table's element is named with its value."""
+    body = """mul.wide.u32 d0, t, 4; ld.param.u64 d1, [given1]; add.u64 d1, d1, d0; ld.global.u32 r1, [d1];
+    mul.wide.u32 d0, r1, 4; ld.param.u64 d1, [given0]; add.u64 d1, d1, d0; ld.global.u32 r0, [d1]; st.global.u32 [out], r0;"""
+    table = np.arange(32, dtype=np.uint32)[::-1].copy()
+    _, report = one_block.launch(body, words(6), table, why="results[5,0]:u32")
+    (answer,) = report.why
+    assert answer.sources[:2] == ("computed from given0[26]", "addressed by given1[5] = 26")
+
+
 def test_a_loop_is_told_twice_and_depth_ends_it() -> None:
     body = """mov.u32 r0, t; mov.u32 r1, 0; again: mad.lo.u32 r0, r0, 3, 1; add.u32 r1, r1, 1; setp.lt.u32 p0, r1, 9;
     @p0 bra again; st.global.u32 [out], r0;"""

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from mmulator.doors.asserts import first_apart
 from mmulator.driver import kept
 from mmulator.driver.kept import KeptPiece, find_rows
+from mmulator.driver.seen import SeenMemory
 from tests.support import forks
 
 TRITON = pytest.mark.skipif(not forks.THERE, reason="Triton or torch is not installed")
@@ -151,6 +153,20 @@ def test_the_first_element_apart() -> None:
     assert first_apart(a, b, 0.1, 0) is None and first_apart(a, b, 0, 0) == (1, 2)
     a[0, 0], b[0, 0] = np.inf, -np.inf
     assert first_apart(a, b, 0.1, 0) == (0, 0)
+
+
+def test_memory_that_a_launch_did_not_touch_is_kept_where_it_is_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a product cut short did not read is there for the reference, also of an array larger than the limit."""
+    monkeypatch.setattr(kept, "WHOLE", 3 * kept.PAGE)
+
+    def piece(start: int, pages: int, read: int) -> SeenMemory:
+        some = np.arange(pages * kept.PAGE - 7) < read * kept.PAGE
+        return SeenMemory("x", start, np.ones(len(some), np.uint8), False, some)
+
+    seen: Any = SimpleNamespace(pieces=[piece(0, 9, 2), piece(1 << 20, 90, 88), piece(2 << 20, 4, 3), piece(3 << 20, 3, 3)])
+    found = list(kept._kept(seen))
+    assert [p.pages.tolist() for p in found] == [[0, 1], [*range(90)], [*range(4)], [*range(3)]]
+    assert found[1].before[88].all() and found[1].before[89].sum() == kept.PAGE - 7
 
 
 def test_launches_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

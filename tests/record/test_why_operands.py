@@ -52,6 +52,18 @@ def test_a_descriptor_of_blackwell_that_leads_elsewhere_is_seen(word: str, said:
     assert str(answer).count("row 13 of the tile was meant") == bool(said) and said in str(answer), answer
 
 
+@pytest.mark.parametrize("wrong", [False, True])
+def test_an_accumulator_that_is_thrown_away_is_told(wrong: bool, tmp_path: Path) -> None:
+    """The third of the four wgmma of each round does not add to D: two of its own round and two of the one before are lost."""
+    parts = (places.ROOT / "examples/hopper_gemm/gemm.ptx").read_text().split(", 1, 1, 0, 1;")
+    parts[2] = f"{parts[2].rpartition('%p')[0]}0" if wrong else parts[2]
+    (tmp_path / "k.ptx").write_text(", 1, 1, 0, 1;".join(parts))
+    job = load_job(places.ROOT / "examples/hopper_gemm/launch.toml")
+    (answer,) = run_job(replace(job, ptx=tmp_path / "k.ptx"), why=["C[3,5]"]).report.why
+    said = "k.ptx:681: the sum of the 4 products before it, which the accumulator held, is lost"
+    assert (said in str(answer)) == wrong == ("is lost" in str(answer)), answer
+
+
 def test_elements_of_a_map_have_rows_and_columns() -> None:
     array = DeviceArray("map B", 4096, 2 * 640, (2, 320), 2, np.dtype(np.float16), (640, 2))
     names = DeviceNames([array, DeviceArray("alloc_3", 4096, 2048), DeviceArray("x", 8192, 64), DeviceArray("y", 8224, 32)])

@@ -155,7 +155,7 @@ def _argument(said: str, chance: np.random.Generator) -> Any:
         extents = tuple(int(n) for n in shape.split(",") if n)
         dtype = np.dtype(_TYPES[kind])
         if constant is not None:
-            return np.full(extents, float(constant) if "." in constant else int(constant, 0)).astype(dtype)
+            return np.full(extents, float(constant) if {*".n"} & {*constant} else int(constant, 0)).astype(dtype)
         return chance.integers(-3, 4, extents).astype(dtype) if kind[0] != "u" else chance.integers(0, 8, extents).astype(dtype)
     if said == "null":
         return None

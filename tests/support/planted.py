@@ -82,7 +82,7 @@ PLANTED = (
     ),
     Planted(
         "wrong scale", "mx.toml", ("mx.ptx", f"add.u32 offset, column, g;{SCALES}", f"mov.u32 offset, column;{SCALES}"),
-        "run mx.toml --why C[3,5]", ("scale factors of B: SB[0,0..3]",),
+        "run mx.toml --why C[3,5]", ("scale factors of B: SB[0,0..3], which multiply by",),
     ),
     Planted(
         "stale accumulator", "blackwell_gemm", ("gemm.ptx", "setp.ne.u32 adds, k, 0;", "setp.eq.u32 adds, k, k;"),

@@ -104,9 +104,13 @@ def _next(program: list[str], environment: dict[str, str], launches: int) -> str
     if not launches:
         return ""
     asked = environment.get("MMULATOR_WHY")
-    what = "debug" if asked else "exec --why auto"
-    does = "stops in its kernels" if asked else "says why an element that a comparison rejects has its value"
-    return f"the program failed, and no finding explains it; next: `{shlex.join(['mmulator', *what.split(), *program])}` {does}"
+    python = program[0] == "-m" or program[0].endswith(".py") or Path(program[0]).name.startswith("python")
+    what, does = ["exec", "--why", "auto"], "says why an element that a comparison rejects has its value"
+    if not python:  # its own comparisons are not seen
+        what, does = ["exec", "--why", "NAME[INDEX]"], "says why an element of an array has its value"
+    if asked:
+        what, does = ["debug"], "stops in its kernels"
+    return f"the program failed, and no finding explains it; next: `{shlex.join(['mmulator', *what, *program])}` {does}"
 
 
 def _new(rows: list[Row], data: dict[str, Any]) -> list[Row]:

@@ -28,14 +28,19 @@ from mmulator.lazy import cached_property
 from mmulator.native.state import KINDS
 from mmulator.program.image import ModuleImage
 
+OWN = __name__.partition(".")[0] + "."
 Writer = Callable[[], Any]  # what writes the texts again: kernel.Source
 
 
 def key(text: str, entry: str, device: str, options: CompileOptions) -> str | None:
-    """The store's key of a kernel. None for a kernel that is not stored: one with an instrument, or without a store."""
-    if options.events is not None or not store() or not fingerprint():
+    """The store's key of a kernel. None without a store, and of an instrument that is not the package's own."""
+    events = options.events
+    hooks = events.hooks.values() if events is not None else ()
+    if not store() or not fingerprint() or not all(f.function.__module__.startswith(OWN) for f in hooks):
         return None
-    flags = [options.contract, options.step, options.waits, options.clusters]
+    flags: list[object] = [options.contract, options.step, options.waits, options.clusters]
+    if events is not None:
+        flags += [events.name, options.keep_going, options.watched]
     return key_of("kernel", fingerprint(), entry, device, json.dumps(flags), text)
 
 

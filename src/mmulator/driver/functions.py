@@ -93,11 +93,12 @@ class Function:
             return debugged(settings.debug, launch, how, partial(observers_of, settings), arrays)
         observers = observers_of(settings, bool(settings.profile), "" if settings.trace else None)
         run = partial(self._asked, launch, how, observers, settings, launching.compiled, arrays)
+        if settings.sanitize:
+            arguments.arrays = partial(_arrays, launch, arrays)  # until the launch is over: it is a circle
         if settings.nan and seed == settings.seed:
-            from mmulator.driver.why import device_arrays
             from mmulator.host.notfinite import checked
 
-            run = partial(checked, settings.nan, launch, how, device_arrays(launch, arrays()), run)
+            run = partial(checked, settings.nan, launch, how, _arrays(launch, arrays), run)
         try:
             if settings.looks and seed == settings.seed:
                 from mmulator.driver.looked import looked_at
@@ -106,6 +107,7 @@ class Function:
             return run()
         finally:
             launching.close()
+            arguments.arrays = list
             if settings.trace:
                 from mmulator.driver.traced import traces
 
@@ -133,6 +135,12 @@ class Function:
             raise
         about.answers(watches, report)
         return report
+
+
+def _arrays(launch: Launch, known: Arrays) -> Sequence[DeviceArray]:
+    from mmulator.driver.why import device_arrays
+
+    return device_arrays(launch, known())
 
 
 def observers_of(settings: Settings, profile: bool = False, trace: str | None = None) -> list[Observer]:

@@ -32,7 +32,7 @@ from mmulator.record.names import DeviceNames
 from mmulator.record.origins import summary
 
 PAGE = 4096
-WHOLE = 1 << 26  # bytes of a launch's memory that are kept with what it did not touch, and a reference may have used
+WHOLE = 1 << 26  # bytes that a launch did not touch, and that are kept, too: a reference may have used them
 MOST = 1 << 30  # bytes of all launches together
 FEW = 3  # rejected elements that are explained
 endings: list[Callable[[], None]] = []  # are called before rejected elements are told, as the process ends
@@ -149,22 +149,29 @@ def _fill(data: Bytes, p: KeptPiece) -> None:
 
 
 def _kept(seen: Seen) -> Iterator[KeptPiece]:
-    whole = sum(len(p.live) for p in seen.pieces if p.touched) <= WHOLE
-    for p in seen.pieces:
-        if not p.touched:
-            continue
-        count = -(-len(p.live) // PAGE)
-        any_ = np.zeros(count * PAGE, bool)
-        written = np.zeros(count * PAGE, bool)
-        for bits in (p.read, p.written):
-            if bits is not None:
-                any_[: len(bits)] |= bits
+    """The pages that a launch touched; of pieces with few others, all."""
+    touched = [(p, _touched(p)) for p in seen.pieces if p.touched]
+    room, whole = WHOLE, set[int]()
+    for p, some in sorted(touched, key=lambda one: int((~one[1]).sum())):
+        room -= PAGE * int((~some).sum())
+        whole |= {p.start} if room >= 0 else set()
+    for p, some in touched:
+        pages = np.flatnonzero(some | (p.start in whole))
+        written = np.zeros(len(some) * PAGE, bool)
         if p.written is not None:
             written[: len(p.written)] = p.written
-        pages = np.flatnonzero(any_.reshape(count, PAGE).any(axis=1)) if not whole else np.arange(count)
         before, after = (_pages(data, pages) for data in (p.before, p.live))
-        marks = np.packbits(written.reshape(count, PAGE)[pages], axis=1, bitorder="little")
+        marks = np.packbits(written.reshape(-1, PAGE)[pages], axis=1, bitorder="little")
         yield KeptPiece(p.name, p.start, len(p.live), p.is_variable, pages, before, after, marks)
+
+
+def _touched(p: Any) -> NDArray[np.bool_]:
+    """Whether a launch touched each page of a piece."""
+    found = np.zeros(-(-len(p.live) // PAGE), bool)
+    for bits in (p.read, p.written):
+        if bits is not None and len(bits):
+            found[: -(-len(bits) // PAGE)] |= np.logical_or.reduceat(bits, np.arange(0, len(bits), PAGE))
+    return found
 
 
 def _pages(data: Bytes, pages: NDArray[np.int64]) -> Bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ class Arguments:
     whose address stands there). in_variables: variables of the module that are tensor maps of such arrays.
 
     offsets: of each parameter in `params`. pointers: (offset in `params`, number of the buffer whose address stands there).
+    arrays: gives what a door knows of arrays in this memory (record/names.py).
     """
 
     params: np.ndarray
@@ -42,6 +43,7 @@ class Arguments:
     regions: Regions = NONE
     maps: list[tuple[int, int, int]] = field(default_factory=list)
     in_variables: list[str] = field(default_factory=list)
+    arrays: Callable[[], Sequence[Any]] = list
 
     @classmethod
     def of_arrays(cls, arrays: Sequence[np.ndarray], first_slot: int = FIRST_GLOBAL_SLOT) -> Arguments:

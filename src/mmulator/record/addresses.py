@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.native.state import LANES
-from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.addresses import RANK_SHIFT, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.uses import signature_of
 from mmulator.ptx.tree import (
     Address,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mmulator.launch.shape import LaunchShape
 
 U64 = NDArray[np.uint64]
+Operands = dict[str, Operand]  # by their names in the tables of the ISA
 SPACES = {SLOT_SHARED: "shared", SLOT_LOCAL: "local", SLOT_CONST: "const", SLOT_PARAM: "param"}
 _SLOTS = {name: slot for slot, name in SPACES.items()}
 _AXES = {"x": 0, "y": 1, "z": 2}
@@ -52,7 +53,7 @@ def elements(operand: Operand) -> tuple[Operand, ...]:
     return operand.elements if isinstance(operand, VectorOperand) else (operand,)
 
 
-def operands_of(ins: Instruction) -> dict[str, Operand]:
+def operands_of(ins: Instruction) -> Operands:
     """The operands of an instruction by their names in the tables of the ISA."""
     return {spec.name: o for spec, o in zip(signature_of(ins.form, ins.operands), ins.operands)}
 
@@ -149,8 +150,8 @@ def address_of(trail: Trail, step: TrailStep, symbol: Symbol) -> U64 | None:
     """Generic address of a variable for each lane, uint64 [32]; None for what has no address in the kernel."""
     kernel = trail.kernel
     if symbol.name in kernel.shared.addresses:
-        rank = int(step.place.resident.ctas["shared_base"][step.place.cta]) - SHARED_BASE
-        return _everywhere((SLOT_SHARED << SLOT_SHIFT) + rank + int(kernel.shared.addresses[symbol.name]) + symbol.offset)
+        window = step.place.window(step.place.cta)
+        return _everywhere(window + int(kernel.shared.addresses[symbol.name]) + symbol.offset)
     offset = kernel.locals[trail.function_of(step)].offsets.get(symbol.name)
     if offset is not None:
         base = trail.register(step, LOCAL)

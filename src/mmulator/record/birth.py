@@ -26,7 +26,7 @@ from mmulator.record.products import ProductElement
 from mmulator.record.sources import MOST
 from mmulator.record.trail import TrailStep
 from mmulator.record.values import dtype_of, parts_of
-from mmulator.record.why import DEPTH, Explainer
+from mmulator.record.why import DEPTH, Explainer, Way
 from mmulator.source import Span
 
 NAN, INFINITY = "NaN", "infinity"
@@ -208,16 +208,14 @@ class Births(Explainer):
         return f", round {times.index(step.number) + 1} of {len(times)}" if len(times) > 1 else ""
 
     # what why.py tells, as operands -----------------------------------------------------------------------------------
-    def register(
-        self, step: TrailStep, lane: int, name: str, type_name: str, low: int, width: int, path: tuple[int, ...] = ()
-    ) -> Cause:
+    def register(self, step: TrailStep, lane: int, name: str, type_name: str, low: int, width: int, path: Way = ()) -> Cause:
         found, writer = self.trail.register(step, name), self.trail.writer(step, name, lane)
         bits = 0 if found is None else _part(int(found[lane]), low, width)
         go = partial(super().register, step, lane, name)
         return BirthOperand(name, bits, type_name, "", go=go, when=0 if writer is None else writer.number, low=low, width=width)
 
     def memory(
-        self, step: TrailStep, lane: int, address: int, bits: int, type_name: str, size: int, path: tuple[int, ...],
+        self, step: TrailStep, lane: int, address: int, bits: int, type_name: str, size: int, path: Way,
         before: int | None = None,
     ) -> Cause:  # fmt: skip
         def go(name: str, low: int, width: int) -> Cause:
@@ -225,13 +223,13 @@ class Births(Explainer):
 
         return BirthOperand("", bits, type_name, "", go=go, width=8 * size)
 
-    def cell(self, place: InCell, bits: int, type_name: str, width: int, path: tuple[int, ...]) -> Cause:
+    def cell(self, place: InCell, bits: int, type_name: str, width: int, path: Way) -> Cause:
         def go(name: str, low: int, width: int) -> Cause:
             return Explainer.cell(self, replace(place, low=place.low + low), _part(bits, low, width), name, width, ())
 
         return BirthOperand(place.text, bits, type_name, "", go=go, width=width)
 
-    def _product(self, step: TrailStep, product: ProductElement, cause: Cause, path: tuple[int, ...]) -> Cause:
+    def _product(self, step: TrailStep, product: ProductElement, cause: Cause, path: Way) -> Cause:
         """Products into one accumulator: what in the first of them is a NaN or infinite, or how it becomes one."""
         links = ProductChain.behind(self.trail, step, product).links
         step, first = links[0]

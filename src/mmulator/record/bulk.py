@@ -13,7 +13,7 @@ from mmulator.layouts.tensormap.encoded import Encoded
 from mmulator.layouts.tensormap.places import OUTSIDE, Places, places
 from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Address, Instruction, Operand
-from mmulator.record.addresses import MemoryWrite, addresses, elements, operands_of, signed32, value_of
+from mmulator.record.addresses import MemoryWrite, Operands, addresses, elements, operands_of, signed32, value_of
 from mmulator.record.trail import Trail, TrailStep
 
 MAP_BYTES = 128
@@ -46,7 +46,7 @@ def _place(trail: Trail, step: TrailStep, operand: Operand | None, space: str, l
     return None if at is None else int(at[lane])
 
 
-def _ways(trail: Trail, step: TrailStep, named: dict[str, Operand], at: int, lane: int) -> list[int]:
+def _ways(trail: Trail, step: TrailStep, named: Operands, at: int, lane: int) -> list[int]:
     """Addresses of the destination in each CTA that a copy goes to: `at` alone, unless it is multicast."""
     mask = value_of(trail, step, lane, named.get("ctaMask"))
     if mask is None or at >> SLOT_SHIFT != SLOT_SHARED:
@@ -54,9 +54,7 @@ def _ways(trail: Trail, step: TrailStep, named: dict[str, Operand], at: int, lan
     return [at & ~_RANK_MASK | rank << RANK_SHIFT for rank in range(16) if mask >> rank & 1]
 
 
-def _plain_copy(
-    trail: Trail, step: TrailStep, ins: Instruction, named: dict[str, Operand], lane: int
-) -> tuple[int, int, int] | None:
+def _plain_copy(trail: Trail, step: TrailStep, ins: Instruction, named: Operands, lane: int) -> tuple[int, int, int] | None:
     """(destination, source, bytes) of a copy without a tensor map; None where they are not known."""
     to = _place(trail, step, named.get("dstMem"), ins.form["dst"], lane)
     source = _place(trail, step, named.get("srcMem"), ins.form["src"], lane)
@@ -64,14 +62,12 @@ def _plain_copy(
     return None if to is None or source is None or size is None else (to, source, size)
 
 
-def _plain_spans(trail: Trail, step: TrailStep, ins: Instruction, named: dict[str, Operand], lane: int) -> list[tuple[int, int]]:
+def _plain_spans(trail: Trail, step: TrailStep, ins: Instruction, named: Operands, lane: int) -> list[tuple[int, int]]:
     copy = _plain_copy(trail, step, ins, named, lane)
     return [] if copy is None else [(way, way + copy[2]) for way in _ways(trail, step, named, copy[0], lane)]
 
 
-def _plain(
-    trail: Trail, step: TrailStep, ins: Instruction, named: dict[str, Operand], lane: int, address: int
-) -> MemoryWrite | None:
+def _plain(trail: Trail, step: TrailStep, ins: Instruction, named: Operands, lane: int, address: int) -> MemoryWrite | None:
     copy = _plain_copy(trail, step, ins, named, lane)
     if copy is None:
         return None
@@ -98,7 +94,7 @@ class _Box:
     coordinates: tuple[int, ...]
 
 
-def _box(trail: Trail, step: TrailStep, ins: Instruction, named: dict[str, Operand], lane: int) -> _Box | None:
+def _box(trail: Trail, step: TrailStep, ins: Instruction, named: Operands, lane: int) -> _Box | None:
     """The box that a lane copies; None where it is not known."""
     store = "srcMem" in named
     operand = named["tensorMap"]
@@ -122,7 +118,7 @@ def _box(trail: Trail, step: TrailStep, ins: Instruction, named: dict[str, Opera
     return _Box(found, base, shared, coordinates)
 
 
-def _tensor_spans(trail: Trail, step: TrailStep, ins: Instruction, named: dict[str, Operand], lane: int) -> list[tuple[int, int]]:
+def _tensor_spans(trail: Trail, step: TrailStep, ins: Instruction, named: Operands, lane: int) -> list[tuple[int, int]]:
     box = _box(trail, step, ins, named, lane)
     if box is None:
         return []
@@ -140,9 +136,7 @@ def _window(shared: int) -> int:
     return shared & ~0xFFFFFFFF | shared & _RANK_MASK
 
 
-def _tensor(
-    trail: Trail, step: TrailStep, ins: Instruction, named: dict[str, Operand], lane: int, address: int
-) -> MemoryWrite | None:
+def _tensor(trail: Trail, step: TrailStep, ins: Instruction, named: Operands, lane: int, address: int) -> MemoryWrite | None:
     box = _box(trail, step, ins, named, lane)
     if box is None:
         return None

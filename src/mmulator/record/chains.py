@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mmulator.errors import InternalError
-from mmulator.numerics.element import ElementSum, explain_element
+from mmulator.numerics.element import ElementSum, explain_element, number
+from mmulator.numerics.formats import element_type
+from mmulator.record.cause import span_text
 from mmulator.record.origins import OperandOrigin, Origins, summary
 from mmulator.record.places import InCell, InRegister, Place
 from mmulator.record.products import ProductElement, halved, product_element
@@ -17,6 +19,7 @@ from mmulator.record.trail import Trail, TrailStep
 
 Link = tuple[TrailStep, ProductElement]
 Read = Callable[[int, int], bytes]
+FACTORS = 5  # scale factors that are told
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ class ProductChain:
         yield f"row {self.last.row}, column {self.last.column} of D"
         if self.first[1].halved:
             yield f"D is divided by {1 << self.first[1].halved} before the sum (scale-input-d)"
+        yield from self._lost(origins.trail)
         positions = [k + n * e.k for n, (_, e) in enumerate(self.links) for k in e.positions]
         for side, named in zip("ab", self.operands(origins)):
             raw = [x for _, e in self.links for x in (e.a if side == "a" else e.b)]
@@ -100,7 +104,29 @@ class ProductChain:
                 )
             factors = [(step, place) for step, e in self.links for place in (e.scale_a_at if side == "a" else e.scale_b_at)]
             if factors:
-                yield f"scale factors of {side.upper()}: {summary([origins.of(at, step, 8).name for step, at in factors])}"
+                given = summary([origins.of(at, step, 8).name for step, at in factors])
+                yield f"scale factors of {side.upper()}: {given}, which multiply by {', '.join(self._scaled(side))}"
+
+    def _lost(self, trail: Trail) -> Iterator[str]:
+        """A sentence that the first product throws away what products before it left in the accumulator, which nothing read."""
+        step, first = self.first
+        at = first.d_at
+        before = product_at(trail, at, step) if at is not None and first.c_at is None else None
+        if at is not None and before is not None and not trail.is_read(at.name, before[0], step):
+            span = trail.instruction(step).original.span
+            many, place = len(ProductChain.behind(trail, *before).links), span_text(span)
+            held = f"sum of the {many} products" if many > 1 else "product"
+            yield f"scale-d is 0 at {place}: the {held} before it, which the accumulator held, is lost"
+
+    def _scaled(self, side: str) -> list[str]:
+        """The scale factors of a side and their products: `2 (k 0..31)`, some of many."""
+        kind, said = element_type(self.last.key.stype or ""), []
+        for n, (_, e) in enumerate(self.links):
+            raw = e.scale_a if side == "a" else e.scale_b
+            size = len(e.positions) // len(raw)
+            ends = ((e.positions[i] + n * e.k, e.positions[i + size - 1] + n * e.k) for i in range(0, size * len(raw), size))
+            said += [f"{float(number(kind, bits)):g} (k {first}..{last})" for bits, (first, last) in zip(raw, ends)]
+        return said if len(said) <= FACTORS else [*said[: FACTORS - 1], f"and {len(said) - FACTORS + 1} more"]
 
 
 def product_at(trail: Trail, place: Place, step: TrailStep) -> Link | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mmulator.isa.effects import Ends
-from mmulator.program.blocks import Block, Program, instructions
+from mmulator.program.blocks import Block, Program, blocks_from, instructions
 from mmulator.program.operands import callee_of
 from mmulator.ptx.tree import Instruction, Symbol
 from mmulator.record.memory import lanes_at, stores_words
@@ -122,17 +122,11 @@ def ways_to_stores(program: Program) -> Iterator[tuple[Instruction, bool]]:
     """Conditional branches one way of which leads to more stores to global memory than the other: (branch, its guard there)."""
     storing = _storing(program)
     for item in program.functions.values():
-        blocks = {block.index: block for block in item.blocks}
-        behind: dict[int, frozenset[int]] = {n: frozenset() for n in blocks}
-        changed = True
-        while changed:
-            changed = False
-            for n, block in reversed(blocks.items()):
-                new = behind[n].union(*(behind[t] for t in block.targets), [n] if _stores(block, storing) else [])
-                changed, behind[n] = changed or new != behind[n], new
-        for block in item.blocks:
+        ways = {block.index: block.targets for block in item.blocks}
+        stores = {block.index for block in item.blocks if _stores(block, storing)}
+        for block in item.blocks if stores else ():
             if block.ending is Ends.BRANCH and block.last is not None:
-                taken, other = (behind[t] for t in block.targets)
+                taken, other = (stores & blocks_from([t], ways.__getitem__) for t in block.targets)
                 if taken != other and (taken >= other or other >= taken):
                     yield block.last, taken > other
 

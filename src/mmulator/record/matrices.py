@@ -12,7 +12,7 @@ from mmulator.isa.effects import Addressed
 from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment, memory_bits
 from mmulator.ptx.tree import Address, Operand, Reg
-from mmulator.record.addresses import addresses, elements, operands_of, value_of
+from mmulator.record.addresses import Operands, addresses, elements, operands_of, value_of
 from mmulator.record.trail import Trail, TrailStep
 from mmulator.twin.moves import default_stride
 
@@ -49,7 +49,7 @@ def _rows(form: Form, at: Index) -> Index:
     return found
 
 
-def _tile(trail: Trail, step: TrailStep, form: Form, named: dict[str, Operand], at: NDArray[Any]) -> Index | None:
+def _tile(trail: Trail, step: TrailStep, form: Form, named: Operands, at: NDArray[Any]) -> Index | None:
     """Places in a tile whose lines are `stride` elements apart."""
     stride = value_of(trail, step, 0, named["stride"]) if "stride" in named else default_stride(form)
     if stride is None or form.type.bits < 8:

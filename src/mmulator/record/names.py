@@ -76,6 +76,17 @@ class DeviceArray:
         at = ",".join(map(str, index)) or (str(number) if self.itemsize > 1 or self.shape else f"byte {number}")
         return f"{self.name}[{at}]" + (f", byte {byte}" if byte else "")
 
+    def elements(self, address: int, size: int) -> str:
+        """The elements in a range of bytes: `C[3,5]`, `C[3,4..7]`, `C[3,98] to C[4,1]`; "" where their type is not known."""
+        if self.dtype is None and not self.shape:
+            return ""
+        ends = address, address + max(size - self.itemsize, 0)
+        first, last = (self.index(at)[0] for at in ends)
+        if first and first[:-1] == last[:-1]:
+            at = ",".join(str(a) if a == b else f"{a}..{b}" for a, b in zip(first, last))
+            return f"{self.name}[{at}]"
+        return " to ".join(dict.fromkeys(map(self.element, ends)))
+
     def offset(self, index: Sequence[int]) -> int:
         """Byte of an element from the start. Raises ValueError for an index outside."""
         if len(index) == 1 and len(self.shape) != 1:

@@ -31,10 +31,12 @@ class OperandOrigin:
 
     name: element of device memory, or what computed it.
     address: of the element, or None.
+    reader: the step and the lane that read it there.
     """
 
     name: str
     address: int | None = None
+    reader: tuple[TrailStep, int] | None = None
 
 
 class Origins:
@@ -115,7 +117,7 @@ class Origins:
         if found is None:
             if space != "global":
                 return OperandOrigin(f"{space} memory as it was")
-            return OperandOrigin(self.names(address, bits // 8), address)
+            return OperandOrigin(self.names(address, bits // 8), address, (step, lane))
         if found.source is not None:
             return self._memory(found.step, found.lane, found.source, found.step.number, bits, far + 1)
         if found.operand is None:

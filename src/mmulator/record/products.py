@@ -17,9 +17,9 @@ from mmulator.layouts.sparse import metadata
 from mmulator.native.state import LANES
 from mmulator.numerics.formats import element_type
 from mmulator.numerics.profiles import DotKey, dot_key
-from mmulator.program.addresses import SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.addresses import SHARED_BASE
 from mmulator.ptx.tree import Immediate, Operand, Reg
-from mmulator.record.addresses import elements, operands_of, signed32, value_of
+from mmulator.record.addresses import Operands, elements, operands_of, signed32, value_of
 from mmulator.record.places import InMemory, InRegister, Place
 from mmulator.record.trail import Trail, TrailStep
 
@@ -42,6 +42,7 @@ class ProductElement:
     scale_a, scale_b: raw scale factors along k, in block scaling.
     scale_a_at, scale_b_at: where each of these was read.
     halved: how often C is halved before the sum.
+    d_at: the register of the element of D, where an operand says whether D is added.
     """
 
     key: DotKey
@@ -61,6 +62,7 @@ class ProductElement:
     scale_a_at: tuple[Place, ...] = ()
     scale_b_at: tuple[Place, ...] = ()
     halved: int = 0
+    d_at: InRegister | None = None
 
     @property
     def a_type(self) -> ElementType:
@@ -80,6 +82,14 @@ class ProductElement:
 
 def product_element(trail: Trail, step: TrailStep, lane: int, register: str, low: int) -> ProductElement | None:
     """The element of D whose bits begin at bit `low` of a lane's register; None where operands are not known."""
+    key = step.number, lane, register, low
+    if key not in trail.products:
+        trail.products[key] = _element(trail, step, lane, register, low)
+    found: ProductElement | None = trail.products[key]
+    return found
+
+
+def _element(trail: Trail, step: TrailStep, lane: int, register: str, low: int) -> ProductElement | None:
     ins = trail.instruction(step)
     form, named = ins.form, operands_of(ins)
     d = fragment(form, "d")
@@ -118,12 +128,11 @@ def product_element(trail: Trail, step: TrailStep, lane: int, register: str, low
         dot_key(form), form.k, row, column, tuple(map(int, line)), tuple(map(int, other)), c, sign,
         InRegister(lane, c_register.name, low) if isinstance(c_register, Reg) else None, tuple(positions.tolist()),
         a_at, b_at, raw[0], raw[1], factors[0], factors[1],
+        d_at=InRegister(lane, register, low) if "scale-d" in named else None,
     )  # fmt: skip
 
 
-def _factors(
-    trail: Trail, step: TrailStep, form: Form, named: dict[str, Operand], side: str, line: int
-) -> tuple[InRegister, ...]:
+def _factors(trail: Trail, step: TrailStep, form: Form, named: Operands, side: str, line: int) -> tuple[InRegister, ...]:
     """Where the scale factors of a row of A, or of a column of B, are; none without block scaling. Selectors of the warp's first
     lane count, and of those in registers the bits that a selector has."""
     data = named.get(f"scale-{side}-data")
@@ -151,19 +160,17 @@ def _registers(trail: Trail, step: TrailStep, operand: Operand, lanes: int, quar
     return out
 
 
-def _matrix(trail: Trail, step: TrailStep, form: Form, named: dict[str, Operand], name: str, quarter: int) -> NDArray[Any] | None:
+def _matrix(trail: Trail, step: TrailStep, form: Form, named: Operands, name: str, quarter: int) -> NDArray[Any] | None:
     """A [m, k] or B [k, n] as raw elements."""
-    descriptor = named.get(f"{name}-desc")
-    if descriptor is None:
+    if f"{name}-desc" not in named:
         f = fragment(form, name)
         words = _registers(trail, step, named[name], f.lanes, quarter)
         return None if words is None else f.to_matrix(words.astype(f"<u{f.register_bits // 8}"))
-    read = trail.operands_read(step)
-    word = value_of(trail, step, (step.lanes & -step.lanes).bit_length() - 1, descriptor)
-    if read is None or word is None:
+    read = described(trail, step, name)
+    if read is None:
         return None
-    image = np.frombuffer(read[1], np.uint8)
-    trans = bool(value_of(trail, step, 0, named.get(f"imm-trans-{name}")))
+    word, trans, (_, data) = read
+    image = np.frombuffer(data, np.uint8)
     if name == "a":
         columns = form.k // 2 if form.sparse else form.k
         return shared_matrix(image, SHARED_BASE, word, form.m, columns, form.atype, trans)
@@ -171,12 +178,11 @@ def _matrix(trail: Trail, step: TrailStep, form: Form, named: dict[str, Operand]
 
 
 def _places(
-    trail: Trail, step: TrailStep, form: Form, named: dict[str, Operand], name: str, quarter: int, line: int,
+    trail: Trail, step: TrailStep, form: Form, named: Operands, name: str, quarter: int, line: int,
     k: NDArray[Any], copy: int,
 ) -> tuple[InRegister | InMemory, ...]:  # fmt: skip
     """Where the elements of a row of A, or of a column of B, are: `line` is its number, k those of the elements."""
-    descriptor = named.get(f"{name}-desc")
-    if descriptor is None:
+    if f"{name}-desc" not in named:
         f = fragment(form, name)
         registers = [o.name if isinstance(o, Reg) else "" for o in elements(named[name])]
         lines = np.full(len(k), line)
@@ -184,19 +190,28 @@ def _places(
         lane, register, index = f.locate(row, column, copy)
         places = zip(lane.tolist(), register.tolist(), index.tolist())
         return tuple(InRegister(at - quarter * LANES, registers[r], n * f.bits + f.shift) for at, r, n in places)
-    read = trail.operands_read(step)
-    word = value_of(trail, step, (step.lanes & -step.lanes).bit_length() - 1, descriptor)
-    if read is None or word is None:
+    read = described(trail, step, name)
+    if read is None:
         return ()
-    trans = bool(value_of(trail, step, 0, named.get(f"imm-trans-{name}")))
+    word, trans, (before, _) = read
     rows, element = (form.m, form.atype) if name == "a" else (form.n, form.btype)
     columns = form.k // 2 if form.sparse and name == "a" else form.k
     at = operand_addresses(MatrixDescriptor.decode(word), rows, columns, element.bits, trans)[line][k]
-    rank = int(step.place.resident.ctas["shared_base"][step.place.cta]) - SHARED_BASE
-    return tuple(InMemory((SLOT_SHARED << SLOT_SHIFT) + rank + address, read[0]) for address in at.tolist())
+    window = step.place.window(step.place.cta)
+    return tuple(InMemory(window + address, before) for address in at.tolist())
 
 
-def _kept(trail: Trail, step: TrailStep, form: Form, named: dict[str, Operand], row: int, quarter: int) -> NDArray[Any] | None:
+def described(trail: Trail, step: TrailStep, name: str) -> tuple[int, bool, tuple[int, bytes]] | None:
+    """(matrix descriptor, whether it is transposed, when it was read and the image of shared memory then) of A or B of wgmma;
+    None where it is not known.
+    """
+    named, read = operands_of(trail.instruction(step)), trail.operands_read(step)
+    word = value_of(trail, step, (step.lanes & -step.lanes).bit_length() - 1, named.get(f"{name}-desc"))
+    trans = bool(value_of(trail, step, 0, named.get(f"imm-trans-{name}")))
+    return None if read is None or word is None else (word, trans, read)
+
+
+def _kept(trail: Trail, step: TrailStep, form: Form, named: Operands, row: int, quarter: int) -> NDArray[Any] | None:
     """The k of each element of a row of sparse A."""
     register, selector = (named.get(own, named.get(other)) for own, other in (("e", "sp-meta"), ("f", "sp-sel")))
     if not (isinstance(register, Reg) and isinstance(selector, Immediate)):

@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from mmulator.isa.effects import Algebra, Pointer
-from mmulator.isa.types import TYPES
+from mmulator.isa.effects import Algebra, Flow, Pointer
+from mmulator.isa.types import TYPES, type_bits
 from mmulator.program.uses import signature_of
 from mmulator.ptx.tree import Address, Instruction, Reg
 from mmulator.record.addresses import MemoryWrite, space_of, value_of
 from mmulator.record.cause import Cause, place_text
-from mmulator.record.memory import last_write
+from mmulator.record.memory import last_write, loads
 from mmulator.record.names import DeviceArray, DeviceNames
 from mmulator.record.origins import summary
 from mmulator.record.places import InCell, InMemory, InRegister, Place
 from mmulator.record.products import ProductElement
 from mmulator.record.trail import TrailStep
-from mmulator.record.why import Explainer
+from mmulator.record.why import SHOWN, Explainer, Way
 
 MOST = 30_000  # values that are looked at
 FAR = 48  # instructions of an address that are looked at
@@ -41,6 +41,7 @@ class Sources(Explainer):
 
     leaves: address -> name of what the launch found.
     parameters: names of the kernel's parameters.
+    indices: address -> name and value of each element that the address of one of them was computed from.
     wrapped: sentences about products of index arithmetic that do not fit.
     whole: whether all was looked at.
     """
@@ -52,9 +53,11 @@ class Sources(Explainer):
         self.origins = explainer.origins
         self.leaves: dict[int, str] = {}
         self.parameters: dict[str, None] = {}
+        self.indices: dict[int, tuple[str, int]] = {}
         self.wrapped: dict[str, None] = {}
         self._queue: deque[Callable[[], Any]] = deque()
         self._seen: set[object] = set()
+        self._addressed: set[tuple[int, int]] = set()
 
     def gather(self, found: MemoryWrite, type_name: str, size: int) -> Sources:
         """Go back from a write to the ends. type_name, size: of the value in memory."""
@@ -72,6 +75,10 @@ class Sources(Explainer):
         said = [*map(summary, arrays.values()), *self.parameters]
         if said:
             yield f"computed from {', '.join(said)}" + ("" if self.whole else f", and what is behind {MOST:,} further values")
+        if self.indices:
+            each = [one for _, one in sorted(self.indices.items())]
+            values = ", ".join(str(value) for _, value in each[:SHOWN]) + ", ..." * (len(each) > SHOWN)
+            yield f"addressed by {summary([name for name, _ in each])} = {values}"
         at = self.names.at if isinstance(self.names, DeviceNames) else lambda _: None
         gaps: dict[str, list[str]] = {}
         read = dict[str, DeviceArray]()
@@ -93,15 +100,13 @@ class Sources(Explainer):
             self._queue.append(item)
         return _STUB
 
-    def register(
-        self, step: TrailStep, lane: int, name: str, type_name: str, low: int, width: int, path: tuple[int, ...] = ()
-    ) -> Cause:
+    def register(self, step: TrailStep, lane: int, name: str, type_name: str, low: int, width: int, path: Way = ()) -> Cause:
         writer = self.trail.writer(step, name, lane)
         key = "register", None if writer is None else writer.number, lane, name, low, width
         return self._put(key, partial(super().register, step, lane, name, type_name, low, width))
 
     def memory(
-        self, step: TrailStep, lane: int, address: int, bits: int, type_name: str, size: int, path: tuple[int, ...],
+        self, step: TrailStep, lane: int, address: int, bits: int, type_name: str, size: int, path: Way,
         before: int | None = None,
     ) -> Cause:  # fmt: skip
         space = space_of(address)
@@ -128,14 +133,18 @@ class Sources(Explainer):
         self._look_at_address(found.step, found.lane)
         self.written(found, "", 0, type_name, size, ())
 
+    def _as_found(self, address: int, cause: Cause) -> Cause:
+        self.leaves[address] = self.names(address, type_bits(cause.type) // 8)
+        return _STUB
+
     def _parameter(self, step: TrailStep, ins: Instruction, cause: Cause) -> Cause:
         self.parameters[super()._parameter(step, ins, cause).name] = None
         return _STUB
 
-    def cell(self, place: InCell, bits: int, type_name: str, width: int, path: tuple[int, ...]) -> Cause:
+    def cell(self, place: InCell, bits: int, type_name: str, width: int, path: Way) -> Cause:
         return self._put(place, partial(super().cell, place, bits, type_name, width, ()))
 
-    def _product(self, step: TrailStep, product: ProductElement, cause: Cause, path: tuple[int, ...]) -> Cause:
+    def _product(self, step: TrailStep, product: ProductElement, cause: Cause, path: Way) -> Cause:
         for operands, kind in ((product.a_at, product.a_type), (product.b_at, product.b_type)):
             for place in operands:
                 self._operand_of(step, place, kind.name, kind.bits)
@@ -149,6 +158,7 @@ class Sources(Explainer):
         origin = self.origins.of(place, step, bits)
         if origin.address is not None:
             self.leaves[origin.address] = origin.name
+            self._look_at_address(*origin.reader or (step, 0))
         else:
             self._go_on(step, place, type_name, bits)
 
@@ -167,7 +177,10 @@ class Sources(Explainer):
 
     # index arithmetic -----------------------------------------------------------------------------------------------------
     def _look_at_address(self, step: TrailStep, lane: int) -> None:
-        """Look for products that do not fit in the address of an access."""
+        """Look for products that do not fit, and for elements of memory, in the address of an access."""
+        if (step.number, lane) in self._addressed:
+            return
+        self._addressed.add((step.number, lane))
         address = next((o for o in self.trail.instruction(step).operands if isinstance(o, Address)), None)
         if address is None or not isinstance(address.base, Reg):
             return
@@ -182,6 +195,11 @@ class Sources(Explainer):
             self._seen.add(("index", writer.number, lane))
             ins = self.trail.instruction(writer)
             self._look_at_number(writer, lane, ins)
+            if ins.effects.flow is Flow.LOADED and not ins.form["space"].startswith("param"):
+                found, places = self.trail.register(reader, name), loads(self.trail, writer)
+                at = next((int(a[lane]) for o, a, _, _ in places if isinstance(o, Reg) and o.name == name), 0)
+                if found is not None and space_of(at) == "global":
+                    self.indices[at] = self.names(at, type_bits(ins.form["type"]) // 8), int(found[lane])
             left += [(writer, o.name) for o in ins.operands[1:] if isinstance(o, Reg)]
 
     def _look_at_number(self, step: TrailStep, lane: int, ins: Instruction) -> None:

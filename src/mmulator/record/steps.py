@@ -16,6 +16,7 @@ from mmulator.launch.arena import pointer
 from mmulator.launch.observers import Observer
 from mmulator.native.state import Cta, Transfer, Warp
 from mmulator.native.state import Steps as Struct
+from mmulator.program.addresses import SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Instrument
@@ -41,7 +42,7 @@ class WarpPlace:
     registers: address of the warp's register file.
     """
 
-    __slots__ = ("address", "cta", "linear", "registers", "resident", "warp")
+    __slots__ = ("_frame", "address", "cta", "linear", "registers", "resident", "warp")
 
     def __init__(self, resident: Resident, number: int) -> None:
         warps = len(resident.warps) // resident.size
@@ -49,16 +50,21 @@ class WarpPlace:
         self.address = resident.arena.at("warps") + number * Warp.size
         self.registers = int(resident.warps["regs"][number])
         self.linear = ctypes.c_uint32.from_address(resident.arena.at("ctas") + self.cta * Cta.size + _LINEAR)
+        self._frame = ctypes.c_uint32.from_address(self.address + _FRAME)
 
     @property
     def block(self) -> int:
         """Number of the CTA in the grid, x fastest."""
         return self.linear.value
 
+    def window(self, cta: int) -> int:
+        """The number that makes a generic address of an offset in the shared memory of a CTA of the cluster."""
+        return (SLOT_SHARED << SLOT_SHIFT) + int(self.resident.ctas["shared_base"][cta]) - SHARED_BASE
+
     @property
     def frame(self) -> int:
         """Byte in the register file at which the frame of the running function begins."""
-        return ctypes.c_uint32.from_address(self.address + _FRAME).value
+        return self._frame.value
 
 
 class Steps(Observer):
@@ -84,6 +90,7 @@ class Steps(Observer):
         self.stepped, self.reads, self.carried, self.first, self.stops = stepped, reads, carried, next, stops
         self.error: BaseException | None = None
         self.memory = np.zeros(1, Struct.numpy_dtype())
+        self._count = ctypes.c_uint64.from_address(pointer(self.memory) + Struct.offset["count"])
         self._places: dict[int, WarpPlace] = {}
         self._stepped, self._reads, self._carried = STEPPED(self._on_step), READS(self._on_read), CARRIED(self._on_work)
 
@@ -96,7 +103,7 @@ class Steps(Observer):
     @property
     def count(self) -> int:
         """Number of steps so far."""
-        return int(self.memory["count"][0])
+        return self._count.value
 
     def begin(self, grid: Grid) -> None:
         self.grid, self.kernel, self.shape = grid, grid.kernel, grid.shape
@@ -121,10 +128,6 @@ class Steps(Observer):
     def place(self, warp: int) -> WarpPlace:
         """The warp whose struct is at an address."""
         return self._places[warp]
-
-    def stop_at(self, step: int) -> None:
-        """`stepped` is told of the step of this number, and of all behind it."""
-        self.memory["next"][0] = step
 
     def _on_step(self, w: int, mask: int, site: int) -> None:
         if self.error is None:

@@ -15,11 +15,10 @@ from mmulator.launch.tensor_tables import unpacking
 from mmulator.layouts import MatrixDescriptor, operand_addresses
 from mmulator.layouts.descriptors import SharedDescriptor
 from mmulator.layouts.tensor_variants import Variant
-from mmulator.program.addresses import SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
-from mmulator.record.addresses import operands_of, value_of
+from mmulator.record.addresses import operands_of
 from mmulator.record.memory import last_write
 from mmulator.record.names import DeviceNames
-from mmulator.record.products import ProductElement
+from mmulator.record.products import ProductElement, described
 from mmulator.record.tensor.products import element_places
 from mmulator.record.trail import Trail, TrailStep
 
@@ -93,10 +92,10 @@ def _copied(trail: Trail, names: DeviceNames, tile: TileRead, line: int, k: int)
 
 def _tile(trail: Trail, step: TrailStep, product: ProductElement, side: str) -> TileRead | None:
     """The tile of A or B, if it is in shared memory."""
-    form, named = trail.instruction(step).form, operands_of(trail.instruction(step))
+    form = trail.instruction(step).form
     bits, own = (product.a_type.bits, product.row) if side == "a" else (product.b_type.bits, product.column)
     op = next((op for op in trail.pipe.operations if op.step is step and op.table is not None), None)
-    read = trail.operands_read(step) if f"{side}-desc" in named else None
+    read = described(trail, step, side)
     if op is not None and op.table is not None and not (side == "a" and op.work["in_cells"]):
         d = Variant.of_number(int(op.table["mode"])).decode(int(op.table["word"]))
         lines, kind, across = (d.m, d.atype, d.transpose_a) if side == "a" else (d.n, d.btype, d.transpose_b)
@@ -106,11 +105,9 @@ def _tile(trail: Trail, step: TrailStep, product: ProductElement, side: str) -> 
         cta = op.ctas[part]
         at, _ = element_places(word, lines, len(product.positions), bits, unpacking(d.kind, kind)[0], across)
     elif op is None and read is not None:
-        word = value_of(trail, step, (step.lanes & -step.lanes).bit_length() - 1, named[f"{side}-desc"]) or 0
-        across, before, cta = bool(value_of(trail, step, 0, named.get(f"imm-trans-{side}"))), read[0], step.place.cta
+        (word, across, (before, _)), cta = read, step.place.cta
         descriptor = MatrixDescriptor.decode(word)
         at = operand_addresses(descriptor, form.m if side == "a" else form.n, len(product.positions), bits, across)
     else:
         return None
-    rank = int(step.place.resident.ctas["shared_base"][cta]) - SHARED_BASE
-    return TileRead(descriptor, across, at + (SLOT_SHARED << SLOT_SHIFT) + rank, own, before)
+    return TileRead(descriptor, across, at + step.place.window(cta), own, before)

@@ -11,13 +11,13 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.errors import LimitReached
-from mmulator.isa.effects import Ends, MemoryEffect, Queue
+from mmulator.isa.effects import Algebra, Ends, MemoryEffect, Queue
 from mmulator.isa.types import type_bits
 from mmulator.native.state import LANES, Warp
 from mmulator.program.addresses import HEADER_LOCAL
@@ -55,8 +55,7 @@ class TrailSite:
     plan: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TrailStep:
+class TrailStep(NamedTuple):
     """One instruction that a warp executed or tried.
 
     number: of the step in the launch.
@@ -125,13 +124,9 @@ class Trail:
     def record(self, place: WarpPlace, lanes: int, site: int, frame: int) -> None:
         """Record a step, as in `stepped`. frame: byte in the register file where its registers begin."""
         base = place.registers + frame
-        steps = self.steps
-        plan = (self._sites.get(site) or self.site(site)).plan
-        steps.append(
-            TrailStep(
-                self.observer.count - 1, place, place.block, lanes, site, frame, tuple([_at(base + at, n) for at, n in plan])
-            )
-        )
+        steps, plan = self.steps, (self._sites.get(site) or self.site(site)).plan
+        before = tuple([_at(base + at, n) for at, n in plan])
+        steps.append(TrailStep(self.observer.count - 1, place, place.linear.value, lanes, site, frame, before))
         if len(steps) > MOST:
             raise LimitReached(
                 f"more than {MOST:,} instructions of warps in one block: too many to look back on",
@@ -218,7 +213,11 @@ class Trail:
         self._writes: dict[tuple[int, int, str], list[int]] = defaultdict(list)
         self._stores: list[int] = []
         self._spans: NDArray[np.uint64] | None = None
-        self._near: dict[tuple[int, int], list[tuple[int, int, int]]] = {}  # (stores before, address): stores to bytes near it
+        self._near: dict[int, list[tuple[int, int, int]]] = {}  # by address: stores to bytes near it
+        self._issued: dict[int, list[int]] = defaultdict(list)
+        self._read_at = {(place.address, number): (time, image) for time, place, number, image in reversed(self.reads)}
+        self._image: tuple[Any, tuple[int, bytes] | None] = None, None
+        self.products: dict[tuple[int, int, str, int], Any] = {}  # a cache of record/products.py
         self.places: dict[tuple[int, int], NDArray[np.uint64] | None] = {}  # a cache of record/memory.py
         self.tensor: Any = None  # of record/tensor/cells.py
         for n, step in enumerate(self.steps):
@@ -246,6 +245,18 @@ class Trail:
         """The newest step before a step that wrote a register in a lane; None if there is none."""
         return next((writer for writer, took in self.writers(step, name, lane) if took), None)
 
+    def is_read(self, name: str, after: TrailStep, before: TrailStep) -> bool:
+        """Whether an instruction between two steps of a warp reads a register or a copy of it, but for products."""
+        first, last = (bisect_left(self.numbers, s.number) for s in (after, before))
+        names = {name}
+        for site in (self.site(s.site) for s in self.steps[first + 1 : last] if s.place is before.place):
+            if names.isdisjoint(site.read) or site.instruction.effects.multiplies:
+                continue
+            if site.instruction.effects.algebra is not Algebra.COPY:
+                return True
+            names.update(site.written)
+        return False
+
     def call_of(self, step: TrailStep, lane: int) -> TrailStep | None:
         """The call that entered the function that executes a step; None if it is not known."""
         for n in range(bisect_left(self.numbers, step.number) - 1, -1, -1):
@@ -266,35 +277,32 @@ class Trail:
         if self._spans is None:
             found = [span(self, self.steps[n]) for n in self._stores]
             self._spans = np.array(found, np.uint64).reshape(-1, 2)
-        end = len(self._stores) if number is None else bisect_left(self._stores, bisect_left(self.numbers, number))
-        key = end, address // NEAR
-        if key not in self._near:
-            first = np.uint64(address // NEAR * NEAR)
-            low, high = self._spans[:end].T
-            near = np.flatnonzero((low < first + np.uint64(NEAR)) & (first < high))[::-1]
-            self._near[key] = [(k, a, b) for k, (a, b) in zip(near.tolist(), self._spans[near].tolist())]
-        yield from (self.steps[self._stores[k]] for k, low, high in self._near[key] if low <= address < high)
+        first = address // NEAR * NEAR
+        if first not in self._near:
+            low, high = self._spans.T
+            hits = np.flatnonzero((low < np.uint64(first + NEAR)) & (np.uint64(first) < high))
+            self._near[first] = [(self._stores[k], *self._spans[k].tolist()) for k in hits.tolist()]
+        near = self._near[first]
+        end = len(near) if number is None else bisect_left(near, (bisect_left(self.numbers, number),))
+        yield from (self.steps[n] for n, low, high in reversed(near[:end]) if low <= address < high)
 
     def operands_read(self, step: TrailStep) -> tuple[int, bytes] | None:
         """(time, image of the CTA's shared memory) when the wgmma that a step issued read its operands."""
-        number = sum(
-            1 for n in self._issues(step.place.address) if self.steps[n].number < step.number
-        )  # operations of a warp are numbered from 0
-        first = step.place.address - step.place.warp % 4 * Warp.size
-        for time, place, read, image in self.reads:
-            if place.address == first and read == number:
-                return time, b"".join(image)
-        return None
+        number = bisect_left(self._issues(step.place.address), step.number)  # operations of a warp are numbered from 0
+        key = step.place.address - step.place.warp % 4 * Warp.size, number
+        if self._image[0] != key:  # the newest answer
+            found = self._read_at.get(key)
+            self._image = key, None if found is None else (found[0], b"".join(found[1]))
+        return self._image[1]
 
     def _issues(self, warp: int) -> list[int]:
-        """Indices of the steps at which a warp issued wgmma."""
-        key = warp, -1, "wgmma"
-        if key not in self._writes:
-            for n, step in enumerate(self.steps):
+        """Numbers of the steps at which a warp issued wgmma."""
+        if not self._issued:
+            for step in self.steps:
                 effects = self.instruction(step).effects
                 if effects.queue is Queue.WGMMA and effects.multiplies:
-                    self._writes[step.place.address, -1, "wgmma"].append(n)
-        return self._writes[key]
+                    self._issued[step.place.address].append(step.number)
+        return self._issued[warp]
 
 
 def _named(ins: Instruction) -> Iterator[object]:

@@ -35,7 +35,9 @@ from mmulator.record.values import parts_of, text_of
 
 DEPTH = 6  # instructions between the stored value and the last one that is told, if nothing is said
 AGAIN = 2  # times that one instruction is told on one way, as in a loop
+AS_FOUND = "as the launch found it"
 SHOWN = 4  # values of lanes, or contributions to a sum, that are told
+Way = tuple[int, ...]  # sites of the instructions that lead from the store to a value
 LEFT_OUT = 4  # instructions without effect that are told for one value
 
 
@@ -68,9 +70,7 @@ class Explainer:
         )  # fmt: skip
 
     # registers ------------------------------------------------------------------------------------------------------
-    def register(
-        self, step: TrailStep, lane: int, name: str, type_name: str, low: int, width: int, path: tuple[int, ...] = ()
-    ) -> Cause:
+    def register(self, step: TrailStep, lane: int, name: str, type_name: str, low: int, width: int, path: Way = ()) -> Cause:
         """The cause of the bits of a register that a step reads.
 
         step, lane: who reads.
@@ -93,9 +93,7 @@ class Explainer:
         given = self._given(step, lane, name, type_name, low, width, path)
         return given or Cause(name, bits, type_name, "never written: whatever was there", remarks=tuple(left_out))
 
-    def _given(
-        self, step: TrailStep, lane: int, name: str, type_name: str, low: int, width: int, path: tuple[int, ...]
-    ) -> Cause | None:
+    def _given(self, step: TrailStep, lane: int, name: str, type_name: str, low: int, width: int, path: Way) -> Cause | None:
         """The cause of a parameter of a function in a register: the argument of the call."""
         function = self.trail.kernel.program.functions[self.trail.function_of(step)].function
         number = next((n for n, p in enumerate(function.params) if p.name == name), None)
@@ -153,9 +151,7 @@ class Explainer:
         return f"{ins.original.mnemonic} {', '.join(parts)} at {place_text(self.at(writer, lane))}"
 
     # instructions ---------------------------------------------------------------------------------------------------
-    def _made(
-        self, step: TrailStep, lane: int, name: str, bits: int, type_name: str, low: int, width: int, path: tuple[int, ...]
-    ) -> Cause:
+    def _made(self, step: TrailStep, lane: int, name: str, bits: int, type_name: str, low: int, width: int, path: Way) -> Cause:
         """The cause of bits of a register that a step wrote; parameters as those of `register`."""
         ins = self.trail.instruction(step)
         flow = ins.effects.flow
@@ -181,7 +177,7 @@ class Explainer:
         return replace(made, remarks=(*made.remarks, *rounded(made)))
 
     def _followed(
-        self, step: TrailStep, lane: int, operand: Operand, type_name: str, low: int, width: int, path: tuple[int, ...],
+        self, step: TrailStep, lane: int, operand: Operand, type_name: str, low: int, width: int, path: Way,
         copied: bool = False,
     ) -> Cause:  # fmt: skip
         """The cause of a source operand of a step. copied: the instruction does nothing else, and a constant is told as its."""
@@ -200,7 +196,7 @@ class Explainer:
         at = self.at(step, lane) if copied else None
         return Cause(name, bits, type_name, how if value is not None or isinstance(operand, Symbol) else "not told", at)
 
-    def _lanewise(self, step: TrailStep, lane: int, low: int, width: int, cause: Cause, path: tuple[int, ...]) -> Cause:
+    def _lanewise(self, step: TrailStep, lane: int, low: int, width: int, cause: Cause, path: Way) -> Cause:
         """An instruction that computes in each lane for itself, and in each part of a packed type. low, width: the bits."""
         ins, inputs = self.trail.instruction(step), []
         specs = signature_of(ins.form, ins.operands)
@@ -222,9 +218,7 @@ class Explainer:
                     inputs.append(self._followed(step, lane, one, type_name, 0, type_bits(type_name), path))
         return replace(cause, inputs=tuple(inputs))
 
-    def _choice(
-        self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
-    ) -> Cause | None:
+    def _choice(self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: Way) -> Cause | None:
         """selp and its kin: the source that the condition chooses."""
         ins = self.trail.instruction(step)
         if len(ins.operands) != 4:
@@ -243,9 +237,7 @@ class Explainer:
             remarks=(*cause.remarks, remark),
         )  # fmt: skip
 
-    def _shuffled(
-        self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
-    ) -> Cause | None:
+    def _shuffled(self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: Way) -> Cause | None:
         """shfl: the value of another lane."""
         ins = self.trail.instruction(step)
         source = ins.operands[1]
@@ -257,9 +249,7 @@ class Explainer:
         given = self.register(step, other if taken else lane, source.name, cause.type, low, width, path)
         return replace(cause, inputs=(given,), remarks=(*cause.remarks, remark))
 
-    def _loaded(
-        self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
-    ) -> Cause | None:
+    def _loaded(self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: Way) -> Cause | None:
         """ld: the bytes at the lane's address."""
         ins = self.trail.instruction(step)
         if ins.form["space"].startswith("param"):
@@ -286,9 +276,7 @@ class Explainer:
         said = known.get(base.name, base.name) if isinstance(base, Symbol) else "a parameter"
         return replace(cause, name=said, how="a parameter of the kernel", at=None)
 
-    def _rows(
-        self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
-    ) -> Cause | None:
+    def _rows(self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: Way) -> Cause | None:
         """ldmatrix and wmma.load: an element of a matrix whose address another lane may have."""
         address = loaded_from(self.trail, step, lane, name, low)
         if address is None:
@@ -297,7 +285,7 @@ class Explainer:
 
     # memory ---------------------------------------------------------------------------------------------------------
     def memory(
-        self, step: TrailStep, lane: int, address: int, bits: int, type_name: str, size: int, path: tuple[int, ...],
+        self, step: TrailStep, lane: int, address: int, bits: int, type_name: str, size: int, path: Way,
         before: int | None = None,
     ) -> Cause:  # fmt: skip
         """The cause of bytes in memory.
@@ -320,7 +308,7 @@ class Explainer:
             )
             return Cause(name, bits, type_name, "bytes of several stores", self.at(step, lane), tuple(parts))
         if found is None:
-            how = "as the launch found it" if space in ("global", "const") else "not written by what was recorded"
+            how = AS_FOUND if space in ("global", "const") else "not written by what was recorded"
             begun = self.trail.begun(address, size) if self.trail.begun is not None and space == "global" else None
             if begun is not None and begun != bits.to_bytes(size, "little"):
                 self.foreign[address], how = size, "stored by another block of this launch"
@@ -338,7 +326,7 @@ class Explainer:
             return last is not first
         return (last.step, last.lane) != (first.step, first.lane)
 
-    def written(self, found: MemoryWrite, name: str, bits: int, type_name: str, size: int, path: tuple[int, ...]) -> Cause:
+    def written(self, found: MemoryWrite, name: str, bits: int, type_name: str, size: int, path: Way) -> Cause:
         """The cause of bytes that a step wrote."""
         step, lane = found.step, found.lane
         ins = self.trail.instruction(step).original
@@ -359,7 +347,7 @@ class Explainer:
         given = self._followed(step, lane, found.operand, type_at, 8 * found.byte, 8 * size, path)
         return replace(cause, inputs=(given,))
 
-    def _contributions(self, found: MemoryWrite, cause: Cause, type_name: str, size: int, path: tuple[int, ...]) -> Cause:
+    def _contributions(self, found: MemoryWrite, cause: Cause, type_name: str, size: int, path: Way) -> Cause:
         """An element that atomic operations have combined: the first and the last of what they were given."""
         address = self._target_of(found)
         each, before = combined(self.trail, found, address)
@@ -372,11 +360,18 @@ class Explainer:
         if before is not None and stored is not None:
             bits = stored >> 8 * before.byte & (1 << 8 * size) - 1
             inputs.append(self.written(before, "what was there", bits, type_name, size, path))
+        begun = self.trail.begun(address, size) if before is None and self.trail.begun is not None else None
+        if begun is not None and any(begun):
+            inputs.append(self._as_found(address, Cause(cause.name, int.from_bytes(begun, "little"), type_name, AS_FOUND)))
         threads = {(s.block, s.place.warp, lane) for s, lane in each}
         said = f"{len(each):,} contributions of {len(threads):,} threads of this block" if len(each) > 1 else ""
         said += f"; told are the first {SHOWN // 2} and the last {SHOWN // 2}" if len(each) > SHOWN else ""
         said += f"{'; ' if said else ''}combined with what was there" if before is None else ""
         return replace(cause, inputs=tuple(inputs), remarks=(*cause.remarks, said) if said else cause.remarks)
+
+    def _as_found(self, address: int, cause: Cause) -> Cause:
+        """The cause of a value that was in memory before the first of several that add to it."""
+        return cause
 
     def _target_of(self, found: MemoryWrite) -> int:
         """The address of the byte that a write of a register wrote."""
@@ -386,9 +381,7 @@ class Explainer:
         assert at is not None
         return int(at[found.lane]) + found.byte
 
-    def _of_all(
-        self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
-    ) -> Cause | None:
+    def _of_all(self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: Way) -> Cause | None:
         """redux, vote and match: the values of all lanes that take part, told of a few."""
         ins = self.trail.instruction(step)
         source = next((o for o in ins.operands[1:] if isinstance(o, (Reg, NegatedPredicate))), None)
@@ -405,7 +398,7 @@ class Explainer:
         return replace(cause, inputs=tuple(given), remarks=(*cause.remarks, said))
 
     # matrix products and tensor memory ------------------------------------------------------------------------------
-    def _product(self, step: TrailStep, product: ProductElement, cause: Cause, path: tuple[int, ...]) -> Cause:
+    def _product(self, step: TrailStep, product: ProductElement, cause: Cause, path: Way) -> Cause:
         """A matrix product, with those before it in the accumulator. step: that issued it."""
         chain = ProductChain.behind(self.trail, step, product)
         element = chain.explain(self.device)
@@ -427,9 +420,7 @@ class Explainer:
             remarks=(*cause.remarks, *chain.sentences(self.origins, self.trail.read), *cut_said(element, cause.at)),
         )  # fmt: skip
 
-    def _from_cells(
-        self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
-    ) -> Cause:
+    def _from_cells(self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: Way) -> Cause:
         """tcgen05.ld: a cell, or the low halves of two."""
         cells = cells_of(self.trail).loaded(step, lane, name)
         if not cells:
@@ -442,7 +433,7 @@ class Explainer:
         halves = ((n, cause.bits >> 16 * n & 0xFFFF) for n in range(2))
         return replace(cause, inputs=tuple(self.cell(cells[n], bits, "b16", 16, path) for n, bits in halves))
 
-    def cell(self, place: InCell, bits: int, type_name: str, width: int, path: tuple[int, ...]) -> Cause:
+    def cell(self, place: InCell, bits: int, type_name: str, width: int, path: Way) -> Cause:
         """The cause of bits in tensor memory. bits, type_name, width: their value, its type and their number."""
         found = cells_of(self.trail).last(place)
         if found is None:
@@ -473,7 +464,7 @@ class Explainer:
 
 
 def _converted(
-    self: Explainer, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: tuple[int, ...]
+    self: Explainer, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: Way
 ) -> Cause | None:
     """cvt of two numbers to a packed type: the one that the bits are made of."""
     ins = self.trail.instruction(step)

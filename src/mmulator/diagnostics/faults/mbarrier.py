@@ -182,10 +182,12 @@ def likely(g: LaneGroup) -> tuple[str, str]:
 def _other_block(k: MbarrierState, here: ResidentCta) -> str:
     """A sentence if the mbarrier at the same place in another block received what this mbarrier lacks."""
     for cta in here.resident.each():
-        if cta.rank == k.cta.rank or k.arrived_now or k.came:
+        part = k.arrived_now or k.came
+        if cta.rank == k.cta.rank or (part and k.word.bytes <= 0):
             continue
         other = known(here.resident, k.at + _distance(k.cta, cta))
-        if other.valid and (other.arrived_now or other.word.bytes < 0 or (other.phases or 0) > (k.phases or 0)):
+        further = (other.phases or 0) > (k.phases or 0)  # or, where nothing came here, anything there
+        if other.valid and (further or (not part and (other.arrived_now or other.word.bytes < 0))):
             return (
                 f"the mbarrier at the same place of {cta} received more: look whether the thread that should arrive, or the "
                 "copy, names the right block (mapa, multicast mask)"

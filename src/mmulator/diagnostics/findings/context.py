@@ -75,7 +75,9 @@ def memory_text(grid: Grid, address: int, size: int) -> str:
 
     shared = address >> SLOT_SHIFT == SLOT_SHARED or SHARED_BASE <= address < SHARED_BASE + (MAX_CLUSTER << RANK_SHIFT)
     if not shared or grid.arguments.regions.near(address):
-        return f"{size} byte{'s' * (size != 1)} at {describe_address(grid, address)}"
+        array = next((a for a in grid.arguments.arrays() if a.holds(address) and a.holds(address + size - 1)), None)
+        of = array.elements(address, size) if array is not None else ""
+        return f"{size} byte{'s' * (size != 1)} at {describe_address(grid, address)}" + (f": {of}" if of else "")
     offset = address & ((1 << RANK_SHIFT) - 1)
     name, rank = shared_name(grid, offset), address >> RANK_SHIFT & (1 << SLOT_SHIFT - RANK_SHIFT) - 1
     first = offset - SHARED_BASE

@@ -125,7 +125,10 @@ def beside_reference(cause: Cause, wanted: Wanted | None, label: str, arrays: Re
         told += _of_sum(product, product.element, want, max(unit, place_in(want, dtype_of(cause.type))), cause, arrays)
     elif float(got) != want:
         room = 4 * max(unit, place_in(want, dtype_of(cause.type))) + abs(want) * 2.0**-20
+        there = next((float(number_of(c) or 0) for c in cause.inputs if c.name == cause.name and ".add" in cause.how), 0.0)
         other = instead(cause, want, room, partial(arrays.values, least=1))
+        if there and abs(float(got) - there - want) <= room:
+            other = f"without what the launch found there, {_text(there)}, it is the reference's"
         made = next((x for x in cause.walk() if not x.how.startswith(SAME)), cause)
         nothing = f"{NOT_LOOKED}: it is no sum of a matrix product alone, but made by {made.how}"
         told.append(other or nothing)

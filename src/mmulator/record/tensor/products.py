@@ -17,11 +17,10 @@ from mmulator.native.matrix.tensor_core import COPIES, UNPACKED
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE
 from mmulator.native.matrix.tensor_operands import LINE, START
 from mmulator.native.matrix.tensor_state import BY_ADDRESS, QUARTER, Unpack
-from mmulator.program.addresses import SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.addresses import SHARED_BASE
 from mmulator.ptx.tree import Instruction
 from mmulator.record.places import InCell, InMemory, Place
 from mmulator.record.products import ProductElement
-from mmulator.record.steps import WarpPlace
 from mmulator.record.tensor.cells import CopiedCell, ProductCell, copy_shape
 from mmulator.record.tensor.pipe import TensorOperation, page_bytes
 
@@ -114,18 +113,13 @@ def _in_shared(
     unpack, across: how elements lie in bytes; whether M or N is contiguous.
     """
     at, low = element_places(word, lines, count, bits, unpack, across)
-    base = _window(op.place, cta)
+    base = op.place.window(cta)
     places, raw = [], []
     for address, first in zip(at[line].tolist(), low.tolist()):
         places.append(InMemory(base + address, op.time, first))
         size = -(-(first + bits) // 8)
         raw.append(page_bytes(op.shared[cta], address - SHARED_BASE, size) >> first & (1 << bits) - 1)
     return tuple(places), tuple(raw)
-
-
-def _window(place: WarpPlace, cta: int) -> int:
-    """The offset that is added to an address of a matrix descriptor to have a generic address in a CTA."""
-    return (SLOT_SHARED << SLOT_SHIFT) + int(place.resident.ctas["shared_base"][cta]) - SHARED_BASE
 
 
 @lru_cache(maxsize=64)
@@ -200,7 +194,7 @@ def copied_from(made: CopiedCell, ins: Instruction, low: int, width: int) -> lis
     op = made.operation
     rows, bytes, _ = COPIES[copy_shape(ins)]
     addresses = operand_addresses(SharedDescriptor.decode(int(op.work["a"])), rows, bytes, 8)[made.row]
-    window, first = _window(op.place, made.cta), made.byte + low // 8
+    window, first = op.place.window(made.cta), made.byte + low // 8
     size = _GROUPS.get(UNPACKED[ins.form["src_fmt"]])
     if size is None:
         at, count = int(addresses[first]), max(1, width // 8)
