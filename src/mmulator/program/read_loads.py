@@ -1,8 +1,14 @@
-"""Loads of tensor memory whose registers have all been read before another thread can know of the load.
+"""Loads of tensor memory whose values have all gone to memory before another thread can know of the load.
 
-A use of a register waits for its load, also on a chip. So a load whose every register is read, by all lanes and on every path,
-before a barrier, an arrival, or any other signal to a thread, is over for the thread that receives the signal.
+A use of a register waits for its load, also on a chip, but ptxas moves arithmetic, shuffles, votes and short branches behind
+an arrival, and no access to memory. So a load of which every register, or what is computed from it, is stored or is part of an
+address, by all lanes and on every path, before a barrier, an arrival, or any other signal to a thread, is over for the thread
+that receives the signal.
 """
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
 
 from mmulator.isa.effects import Ends, MemoryEffect, Queue, Step, Together
 from mmulator.program.blocks import Program
@@ -10,7 +16,8 @@ from mmulator.program.static.flow import forward
 from mmulator.program.uses import accesses, registers_of, uses_and_defs
 from mmulator.ptx.tree import Instruction
 
-Unread = frozenset[tuple[Instruction, str]]  # loads, each with a register that nothing has read since
+# Values of loads that memory has not seen, a bit for each register of a load; and of which values each register has a part.
+Unseen = tuple[int, Mapping[str, int]]
 _QUIET = (Ends.NO, Ends.BRANCH, Ends.INDEXED)
 _PLAIN = (MemoryEffect.NONE, MemoryEffect.READ, MemoryEffect.WRITE)
 
@@ -31,26 +38,53 @@ def _is_heard(ins: Instruction) -> bool:
     return not quiet or effects.holds or effects.frees
 
 
-def read_loads(program: Program) -> set[Instruction]:
-    """The loads of tensor memory whose registers have all been read before they are heard of."""
-    every: set[Instruction] = set()
-    early: set[Instruction] = set()
+def _behind(unseen: Unseen, ins: Instruction) -> Unseen:
+    """What memory has not seen behind an instruction."""
+    values, parts = unseen
+    uses, defs = uses_and_defs(ins)
+    used = reduce(or_, (parts.get(name, 0) for name in uses), 0)
+    if used and ins.effects.memory is not MemoryEffect.NONE and ins.guard is None:
+        values &= ~used
+    if used or not defs.isdisjoint(parts):
+        parts = {**parts, **dict.fromkeys(defs, used)}
+    return values, parts
 
-    def step(unread: Unread, ins: Instruction) -> Unread:
-        uses, defs = uses_and_defs(ins)
-        if unread and ins.guard is None:
-            unread = frozenset(u for u in unread if u[1] not in uses)
-        if unread and (_is_heard(ins) or any(name in defs for _, name in unread)):
-            early.update(load for load, name in unread if name in defs or _is_heard(ins))
-            unread = frozenset(u for u in unread if u[0] not in early)
+
+def _met(a: Unseen, b: Unseen) -> Unseen:
+    (x, in_x), (y, in_y) = a, b
+    names = {*in_x, *in_y}
+    return x | y, {n: (in_x.get(n, 0) & (in_y.get(n, 0) | ~y)) | (in_y.get(n, 0) & ~x) for n in names}
+
+
+def read_loads(program: Program) -> set[Instruction]:
+    """The loads of tensor memory whose values have all gone to memory before they are heard of."""
+    bits: dict[Instruction, int] = {}
+    early = 0
+    count = 0
+
+    def step(unseen: Unseen, ins: Instruction) -> Unseen:
+        nonlocal early, count
+        values, parts = unseen
+        if values:
+            over = not uses_and_defs(ins)[1].isdisjoint(parts)
+            values, parts = _behind(unseen, ins)
+            if _is_heard(ins):
+                early |= values
+            elif over:  # a value of which no register has a part any more
+                early |= values & ~reduce(or_, parts.values(), 0)
+            values &= ~early
         if loads_tensor_memory(ins):
-            every.add(ins)
             written = [n for access, o in accesses(ins) if "w" in access for n in registers_of(o)]
-            unread |= frozenset((ins, name) for name in written)
-        return unread
+            if ins not in bits:
+                bits[ins] = ((1 << len(written)) - 1) << count
+                count += len(written)
+            own, first = bits[ins], bits[ins] & -bits[ins]
+            parts = {name: part & ~own for name, part in parts.items()} | {n: first << i for i, n in enumerate(written)}
+            values |= own
+        return values, parts
 
     for function in program.functions.values():
         if any(map(loads_tensor_memory, function.function.instructions)):
-            nothing: Unread = frozenset()
-            forward(function, nothing, step, lambda a, b: a | b)
-    return every - early
+            nothing: Unseen = (0, {})
+            forward(function, nothing, step, _met)
+    return {ins for ins, own in bits.items() if not own & early}

@@ -52,7 +52,7 @@ def memory(resident: Resident) -> Sequence[np.ndarray] | None:
 
 
 def _read_loads(kernel: CompiledKernel) -> np.ndarray:
-    """Whether each site is a load whose registers are all read before others can hear of it."""
+    """Whether each site is a load whose values have all gone to memory before others can hear of it."""
     spans = {ins.span for ins in read_loads(kernel.program)}
     return np.array([ins.span in spans for ins in kernel.sites], np.uint8)
 
@@ -107,7 +107,7 @@ def _freed(c: FindingContext) -> tuple[str, str]:
 
 def _not_promised(c: FindingContext) -> tuple[str, str]:
     if c.words[1] == READ_BEFORE:
-        return _at_cells("no tcgen05.wait::ld lies between {other} and {own} of its columns; all its registers were read")(c)
+        return _at_cells("no tcgen05.wait::ld lies between {other} and {own}; all that was loaded has been stored")(c)
     behind = "the specification does not order them" if c.words[1] == OTHERS else "no tcgen05.wait lies between"
     return _at_cells("{own} overwrites cells that {other} before it uses: " + behind)(c)
 
