@@ -18,13 +18,14 @@ NO_LINE = 63  # no product has so many rows or columns
 
 class Held(NamedTuple):
     """A register of a source. side: 0 if it holds rows of A, 1 for columns of B. operand, register: which of the instruction's.
-    lines: the row or column of each lane, or NO_LINE.
+    lines: the row or column of each lane, or NO_LINE. thread: the thread-id for which it counts, if a register has it.
     """
 
     side: int
     operand: int
     register: int
     lines: Index
+    thread: int | None = None
 
 
 @lru_cache(maxsize=256)
@@ -46,7 +47,8 @@ def held(form: Form, chosen: tuple[int | None, ...]) -> tuple[Held, ...]:
         for side, name in enumerate("ab"):
             thread = chosen[at + 3 * side + 2]
             for t in range(scales.THREADS[name]) if thread is None else (thread,):
-                found.append(Held(side, 4 + at + 2 * side, 0, _at(scales.places(form, name, 0, t)[0], 0)))
+                lines = _at(scales.places(form, name, 0, t)[0], 0)
+                found.append(Held(side, 4 + at + 2 * side, 0, lines, t if thread is None else None))
     return tuple(found)
 
 
