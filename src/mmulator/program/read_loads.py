@@ -3,22 +3,35 @@
 A use of a register waits for its load, also on a chip, but ptxas moves arithmetic, shuffles, votes and short branches behind
 an arrival, and no access to memory. So a load of which every register, or what is computed from it, is stored or is part of an
 address, by all lanes and on every path, before a barrier, an arrival, or any other signal to a thread, is over for the thread
-that receives the signal.
+that receives the signal. A deallocation comes at the end: for it the stores may lie before the last signal of the thread.
 """
 
 from collections.abc import Mapping
 from functools import reduce
 from operator import or_
+from typing import NamedTuple
 
 from mmulator.isa.effects import Ends, MemoryEffect, Queue, Step, Together
-from mmulator.program.blocks import Program
+from mmulator.program.blocks import FunctionBlocks, Program
 from mmulator.program.static.flow import forward
 from mmulator.program.uses import accesses, registers_of, uses_and_defs
 from mmulator.ptx.tree import Instruction
 
-# Values of loads that memory has not seen, a bit for each register of a load; and of which values each register has a part.
-Unseen = tuple[int, Mapping[str, int]]
+FIRST, LAST = 1, 2  # signals of a thread before which all that it loaded has been stored
+
+
+class Unseen(NamedTuple):
+    """values: those of loads that memory has not seen, a bit for each register of a load. unsaid: those that it has seen since the
+    last signal. parts: of which values each register has a part.
+    """
+
+    values: int
+    unsaid: int
+    parts: Mapping[str, int]
+
+
 _QUIET = (Ends.NO, Ends.BRANCH, Ends.INDEXED)
+_LEAVES = (Ends.EXIT, Ends.RETURN, Ends.TRAP)
 _PLAIN = (MemoryEffect.NONE, MemoryEffect.READ, MemoryEffect.WRITE)
 
 
@@ -40,51 +53,65 @@ def _is_heard(ins: Instruction) -> bool:
 
 def _behind(unseen: Unseen, ins: Instruction) -> Unseen:
     """What memory has not seen behind an instruction."""
-    values, parts = unseen
+    values, unsaid, parts = unseen
     uses, defs = uses_and_defs(ins)
     used = reduce(or_, (parts.get(name, 0) for name in uses), 0)
     if used and ins.effects.memory is not MemoryEffect.NONE and ins.guard is None:
-        values &= ~used
+        values, unsaid = values & ~used, unsaid | values & used
     if used or not defs.isdisjoint(parts):
         parts = {**parts, **dict.fromkeys(defs, used)}
-    return values, parts
+    return Unseen(values, unsaid, parts)
 
 
 def _met(a: Unseen, b: Unseen) -> Unseen:
-    (x, in_x), (y, in_y) = a, b
-    names = {*in_x, *in_y}
-    return x | y, {n: (in_x.get(n, 0) & (in_y.get(n, 0) | ~y)) | (in_y.get(n, 0) & ~x) for n in names}
+    x, y = a.values, b.values
+    parts = {
+        n: (a.parts.get(n, 0) & (b.parts.get(n, 0) | ~y)) | (b.parts.get(n, 0) & ~x) for n in {*a.parts, *b.parts}
+    }  # fmt: skip
+    return Unseen(x | y, a.unsaid | b.unsaid, parts)
 
 
-def read_loads(program: Program) -> set[Instruction]:
-    """The loads of tensor memory whose values have all gone to memory before they are heard of."""
+def read_loads(program: Program) -> dict[Instruction, int]:
+    """The loads of tensor memory: FIRST if all their values have gone to memory before they are heard of, LAST if they have
+    before the thread's last signal.
+    """
+    found: dict[Instruction, int] = {}
+    for function in program.functions.values():
+        if any(map(loads_tensor_memory, function.function.instructions)):
+            for signal in (FIRST, LAST):
+                for ins, over in _loads(function, signal).items():
+                    found[ins] = found.get(ins, 0) | signal * over
+    return found
+
+
+def _loads(function: FunctionBlocks, signal: int) -> dict[Instruction, bool]:
+    """Whether each load of a function is over before the first signal behind it, or the last."""
     bits: dict[Instruction, int] = {}
     early = 0
     count = 0
 
     def step(unseen: Unseen, ins: Instruction) -> Unseen:
         nonlocal early, count
-        values, parts = unseen
-        if values:
-            over = not uses_and_defs(ins)[1].isdisjoint(parts)
-            values, parts = _behind(unseen, ins)
+        if unseen.values | unseen.unsaid:
+            over = not uses_and_defs(ins)[1].isdisjoint(unseen.parts)
+            unseen = _behind(unseen, ins)
             if _is_heard(ins):
-                early |= values
+                ends = ins.effects.ends in _LEAVES
+                early |= unseen.values * (ends or signal == FIRST) | unseen.unsaid * (ends and signal == LAST)
+                unseen = unseen._replace(unsaid=0)
             elif over:  # a value of which no register has a part any more
-                early |= values & ~reduce(or_, parts.values(), 0)
-            values &= ~early
+                early |= unseen.values & ~reduce(or_, unseen.parts.values(), 0)
+            unseen = unseen._replace(values=unseen.values & ~early)
         if loads_tensor_memory(ins):
             written = [n for access, o in accesses(ins) if "w" in access for n in registers_of(o)]
             if ins not in bits:
                 bits[ins] = ((1 << len(written)) - 1) << count
                 count += len(written)
             own, first = bits[ins], bits[ins] & -bits[ins]
-            parts = {name: part & ~own for name, part in parts.items()} | {n: first << i for i, n in enumerate(written)}
-            values |= own
-        return values, parts
+            early |= unseen.values & own
+            parts = {name: part & ~own for name, part in unseen.parts.items()} | {n: first << i for i, n in enumerate(written)}
+            unseen = Unseen(unseen.values | own, unseen.unsaid, parts)
+        return unseen
 
-    for function in program.functions.values():
-        if any(map(loads_tensor_memory, function.function.instructions)):
-            nothing: Unseen = (0, {})
-            forward(function, nothing, step, _met)
-    return {ins for ins, own in bits.items() if not own & early}
+    forward(function, Unseen(0, 0, {}), step, _met)
+    return {ins: not own & early for ins, own in bits.items()}

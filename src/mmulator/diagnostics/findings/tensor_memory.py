@@ -52,9 +52,9 @@ def memory(resident: Resident) -> Sequence[np.ndarray] | None:
 
 
 def _read_loads(kernel: CompiledKernel) -> np.ndarray:
-    """Whether each site is a load whose values have all gone to memory before others can hear of it."""
-    spans = {ins.span for ins in read_loads(kernel.program)}
-    return np.array([ins.span in spans for ins in kernel.sites], np.uint8)
+    """Of each site, if it is a load: the signals of its thread before which all its values have gone to memory."""
+    signals = {ins.span: signals for ins, signals in read_loads(kernel.program).items()}
+    return np.array([signals.get(ins.span, 0) for ins in kernel.sites], np.uint8)
 
 
 def _where(c: FindingContext) -> str:

@@ -8,6 +8,7 @@ from mmulator.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
 from mmulator.native.asynchrony.accounts import warp_number
 from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS, TENSOR_UNIT
 from mmulator.native.state import FULL, Cta, Warp
+from mmulator.program.read_loads import FIRST
 from mmulator.rules import tensor_memory as rules
 from mmulator.sanitizer.found import find, find_against, of_cluster
 from mmulator.sanitizer.order.clocks import knows
@@ -45,7 +46,7 @@ Held = Struct("TensorHeld", [
     ("columns", u32, 2), ("met_site", u32, 2),
 ])  # fmt: skip
 # The state of a resident cluster. after: view of each thread at its last tcgen05.fence::after_thread_sync. read: of each site
-# whether it is a load whose values have all gone to memory before others can hear of it (program/read_loads.py).
+# if it is a load, the signals before which all its values have gone to memory (program/read_loads.py).
 TensorChecks = Struct("TensorChecks", [
     ("cells", ptr_to(Cells)), ("movers", ptr_to(Mover)), ("issuers", ptr_to(Issuer)), ("held", ptr_to(Held)),
     ("after", ptr_to(u32)), ("read", ptr_to(u8)),
@@ -211,7 +212,7 @@ def tell_move(
         rule = u32(rules.RACE.number)
     if own:
         rule = u32(rules.NOT_PROMISED.number)
-    elif missing == 1 + WAITED and stored == 0 and checks_of(w.cta.cluster).read[move.site] != 0:
+    elif missing == 1 + WAITED and stored == 0 and checks_of(w.cta.cluster).read[move.site] & FIRST != 0:
         rule = u32(rules.NOT_PROMISED.number)
         why = u32(READ_BEFORE)
     tell_cells(w, lanes, rule, why, site, place, move, 0, stored)
