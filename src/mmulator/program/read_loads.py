@@ -21,8 +21,8 @@ FIRST, LAST = 1, 2  # signals of a thread before which all that it loaded has be
 
 
 class Unseen(NamedTuple):
-    """values: those of loads that memory has not seen, a bit for each register of a load. unsaid: those that it has seen since the
-    last signal. parts: of which values each register has a part.
+    """values: those of loads that memory has not seen, two bits for each register of a load (_again). unsaid: those that it has
+    seen since the last signal. parts: of which values each register has a part.
     """
 
     values: int
@@ -71,6 +71,19 @@ def _met(a: Unseen, b: Unseen) -> Unseen:
     return Unseen(x | y, a.unsaid | b.unsaid, parts)
 
 
+def _again(unseen: Unseen, new: int, size: int) -> Unseen:
+    """A load is executed again: values of its last round, `size` bits `new`, become values of rounds before, which have the bits
+    behind.
+    """
+
+    def moved(bits: int) -> int:
+        return (bits & ~(new | new << size)) | (bits & new) << size
+
+    before = Unseen(moved(unseen.values), unseen.unsaid, {name: moved(part) for name, part in unseen.parts.items()})
+    rest = Unseen(unseen.values & ~new, unseen.unsaid, {name: part & ~new for name, part in unseen.parts.items()})
+    return _met(before, rest)
+
+
 def read_loads(program: Program) -> dict[Instruction, int]:
     """The loads of tensor memory: FIRST if all their values have gone to memory before they are heard of, LAST if they have
     before the thread's last signal.
@@ -104,13 +117,15 @@ def _loads(function: FunctionBlocks, signal: int) -> dict[Instruction, bool]:
             unseen = unseen._replace(values=unseen.values & ~early)
         if loads_tensor_memory(ins):
             written = [n for access, o in accesses(ins) if "w" in access for n in registers_of(o)]
+            size = len(written)
             if ins not in bits:
-                bits[ins] = ((1 << len(written)) - 1) << count
-                count += len(written)
-            own, first = bits[ins], bits[ins] & -bits[ins]
-            early |= unseen.values & own
-            parts = {name: part & ~own for name, part in unseen.parts.items()} | {n: first << i for i, n in enumerate(written)}
-            unseen = Unseen(unseen.values | own, unseen.unsaid, parts)
+                bits[ins] = ((1 << 2 * size) - 1) << count
+                count += 2 * size
+            first = bits[ins] & -bits[ins]
+            new = (first << size) - first
+            unseen = _again(unseen, new, size)
+            parts = dict(unseen.parts) | {name: first << i for i, name in enumerate(written)}
+            unseen = Unseen(unseen.values | new, unseen.unsaid, parts)
         return unseen
 
     forward(function, Unseen(0, 0, {}), step, _met)
