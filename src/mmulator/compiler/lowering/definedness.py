@@ -9,9 +9,9 @@ whole and stored in part.
 from collections.abc import Callable, Iterable
 
 from mmulator.codegen.lang import Native
-from mmulator.codegen.ops import bits_mask, iota, load, mask_bits, select, shuffle, store, trailing_zeros
+from mmulator.codegen.ops import bits_mask, iota, load, mask_bits, select, shuffle, store
 from mmulator.codegen.types import i32, u32, u64
-from mmulator.codegen.values import Value, constant, extract
+from mmulator.codegen.values import Value, constant
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.emit.shadow import FULL, Masks, Shadow, every, some
@@ -292,21 +292,14 @@ def _product(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Mas
         return whole
     chosen = tuple(o.value if isinstance(o, Immediate) else None for o in flatten(ins.operands[4:]))
     sources = product_lines.held(ins.form, chosen)
-    sides = [[_held(e, ins, h, of[h.operand][h.register]) for h in sources if h.side == side] for side in range(2)]
+    of_side = [[(h, of[h.operand][h.register]) for h in sources if h.side == side] for side in range(2)]
+    sides = [[product_lines.of_thread(e, ins, h, mask) for h, mask in held] for held in of_side]
     places = [_spill(e, masks) for masks in (*sides, of[3] if len(of[3]) == len(targets) else whole, whole)]
     table = table_pointer(e, i32, ("lines", ins.form, chosen), lambda tables: product_lines.table(ins.form, sources))
     e.call(events.product_of, table, *places)
     selectors = (m for masks in of[5 + 2 * ins.form.sparse :: 2] for m in masks)
     known = every(select((e.mask & ~m) != 0, constant(e.b, u32, 0), FULL) for m in selectors if m is not None)
     return [every([load(u32, places[3], n), known]) for n in range(len(targets))]
-
-
-def _held(e: Emitter, ins: Instruction, h: product_lines.Held, mask: Value | None) -> Value | None:
-    """The mask of a source; all lanes if the warp's thread-id says that its factors are another's."""
-    if mask is None or h.thread is None:
-        return mask
-    thread = e.source(elements(ins.operands[h.operand + 1])[1], "b16")
-    return select(extract(thread, trailing_zeros(e.mask)) == h.thread, mask, FULL)
 
 
 def _spill(e: Emitter, masks: Masks) -> Value:
