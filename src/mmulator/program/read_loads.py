@@ -52,7 +52,7 @@ def _is_heard(ins: Instruction) -> bool:
 
 
 def _behind(unseen: Unseen, ins: Instruction) -> Unseen:
-    """What memory has not seen behind an instruction."""
+    """Values that memory has not seen behind an instruction."""
     values, unsaid, parts = unseen
     uses, defs = uses_and_defs(ins)
     used = reduce(or_, (parts.get(name, 0) for name in uses), 0)

@@ -52,7 +52,7 @@ def memory(resident: Resident) -> Sequence[np.ndarray] | None:
 
 
 def _read_loads(kernel: CompiledKernel) -> np.ndarray:
-    """Of each site, if it is a load: the signals of its thread before which all its values have gone to memory."""
+    """Signals of a thread before which all values of a load have gone to memory, for each site; 0 if it is none."""
     signals = {ins.span: signals for ins, signals in read_loads(kernel.program).items()}
     return np.array([signals.get(ins.span, 0) for ins in kernel.sites], np.uint8)
 
