@@ -90,7 +90,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "table.cells": (2, "columns of the metadata"),
     # of memory, held against what is there
     "box.rows": (MOST_SPAN // 16, "take_map, and hold_box before anything is counted"),
-    "box.row": (MOST_ROW, "take_map"), "box.memory_row": (MOST_ROW, "take_map"),
+    "box.row": (MOST_ROW, "take_map"), "box.memory_row": (MOST_ROW, "take_map"), "tell_row.high": (MOST_ROW, "of a row"),
     "move.end": (MOST_SPAN // 16, "box.rows"), "move_tensor_load.end": (MOST_SPAN // 16, "box.rows"),
     "move.rows": (256, "run_of_rows: within a dimension of the box"), "move_tensor_load.rows": (256, "the same"),
     "exchange.rows": (256, "the same"), "exchange.lines": (MOST_ROW // 64, "of a row"), "exchange.end": (MOST_ROW, "of a row"),

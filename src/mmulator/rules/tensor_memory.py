@@ -53,7 +53,8 @@ WAIT_MISSING = Rule(
     _WAIT,
     "tcgen05.ld and tcgen05.st are asynchronous: tcgen05.wait::ld and tcgen05.wait::st wait for those of the thread. What a st "
     "writes may be read, also by tcgen05.mma, only after its wait; what a ld reads may be overwritten only after its wait. The "
-    "registers of a ld may be used without.",
+    "registers of a ld may be used without, and that is no wait: ptxas puts arithmetic, shuffles, votes and branches that use "
+    "them behind an arrival. A store of them stays before it.",
     "execute tcgen05.wait::ld or tcgen05.wait::st in the warp of the load or store, before the barrier that leads to the other "
     "access",
 )  # fmt: skip
@@ -153,9 +154,9 @@ NOT_PROMISED = Rule(
     "cells are overwritten in an order that chips keep and the specification does not promise", _PIPE,
     "The specification orders neither tcgen05.cp, nor a tcgen05.mma with another accumulator, after a tcgen05.mma of the "
     "thread that reads the cells which it overwrites; nor the tcgen05.st of a warp after its tcgen05.ld or st of the same "
-    "cells that no tcgen05.wait follows, even if its values come from that load; nor tcgen05.dealloc after a tcgen05.ld that no "
-    "tcgen05.wait follows, even if all its registers were read before. Kernels in wide use rely on these orders, "
-    "and no chip is known to break them. That is why this is a note.",
+    "cells that no tcgen05.wait follows, even if its values come from that load; nor what another warp does to cells (a product, "
+    "a store, tcgen05.dealloc) after a tcgen05.ld that no tcgen05.wait follows, even if all that it read was stored before. "
+    "Kernels in wide use rely on these orders, and no chip is known to break them. That is why this is a note.",
     "wait for a tcgen05.commit after the first operation, or execute tcgen05.wait::ld or st after the load or store",
 )  # fmt: skip
 PAIR_DIFFERS = Rule(

@@ -32,7 +32,7 @@ from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_
 from mmulator.program.operands import call_operands
 from mmulator.program.undefined import flow_of
 from mmulator.program.uses import accesses, registers_of
-from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand, flatten
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, flatten
 from mmulator.rules.execution import NO_SOURCE
 from mmulator.rules.mbarriers import CANCEL_REFUSED
 from mmulator.rules.values import UNDEFINED_ADDRESS, UNDEFINED_BRANCH, UNDEFINED_KEPT, UNDEFINED_STORE
@@ -292,11 +292,12 @@ def _product(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Mas
         return whole
     chosen = tuple(o.value if isinstance(o, Immediate) else None for o in flatten(ins.operands[4:]))
     sources = product_lines.held(ins.form, chosen)
-    sides = [[of[h.operand][h.register] for h in sources if h.side == side] for side in range(2)]
+    of_side = [[(h, of[h.operand][h.register]) for h in sources if h.side == side] for side in range(2)]
+    sides = [[product_lines.of_thread(e, ins, h, mask) for h, mask in held] for held in of_side]
     places = [_spill(e, masks) for masks in (*sides, of[3] if len(of[3]) == len(targets) else whole, whole)]
     table = table_pointer(e, i32, ("lines", ins.form, chosen), lambda tables: product_lines.table(ins.form, sources))
     e.call(events.product_of, table, *places)
-    selectors = (m for o, masks in zip(ins.operands[4:], of[4:]) if isinstance(o, VectorOperand) for m in masks)
+    selectors = (m for masks in of[5 + 2 * ins.form.sparse :: 2] for m in masks)
     known = every(select((e.mask & ~m) != 0, constant(e.b, u32, 0), FULL) for m in selectors if m is not None)
     return [every([load(u32, places[3], n), known]) for n in range(len(targets))]
 

@@ -6,25 +6,32 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mmulator.codegen.ops import select, trailing_zeros
+from mmulator.codegen.values import Value, extract
 from mmulator.compiler.emit.block import LANES
+from mmulator.compiler.emit.emitter import Emitter
+from mmulator.compiler.emit.shadow import FULL
+from mmulator.compiler.lowering.operands import elements
 from mmulator.isa.form import Form
 from mmulator.layouts import scales
 from mmulator.layouts.fragments import Index
 from mmulator.layouts.operands import fragment
 from mmulator.layouts.sparse import metadata
+from mmulator.ptx.tree import Instruction
 
 NO_LINE = 63  # no product has so many rows or columns
 
 
 class Held(NamedTuple):
     """A register of a source. side: 0 if it holds rows of A, 1 for columns of B. operand, register: which of the instruction's.
-    lines: the row or column of each lane, or NO_LINE.
+    lines: the row or column of each lane, or NO_LINE. thread: the thread-id for which it counts, if a register has it.
     """
 
     side: int
     operand: int
     register: int
     lines: Index
+    thread: int | None = None
 
 
 @lru_cache(maxsize=256)
@@ -46,7 +53,8 @@ def held(form: Form, chosen: tuple[int | None, ...]) -> tuple[Held, ...]:
         for side, name in enumerate("ab"):
             thread = chosen[at + 3 * side + 2]
             for t in range(scales.THREADS[name]) if thread is None else (thread,):
-                found.append(Held(side, 4 + at + 2 * side, 0, _at(scales.places(form, name, 0, t)[0], 0)))
+                lines = _at(scales.places(form, name, 0, t)[0], 0)
+                found.append(Held(side, 4 + at + 2 * side, 0, lines, t if thread is None else None))
     return tuple(found)
 
 
@@ -76,3 +84,11 @@ def table(form: Form, sources: tuple[Held, ...]) -> np.ndarray:
     places = np.stack([d.maps[0] * extent + d.maps[1 + n] for n, extent in enumerate((d.rows, d.columns))], -1)
     head = [sum(s.side == side for s in sources) for side in range(2)]
     return np.concatenate([head, [d.registers, d.per_register], *lines, places.transpose(1, 0, 2, 3).ravel()]).astype(np.int32)
+
+
+def of_thread(e: Emitter, ins: Instruction, held: Held, mask: Value | None) -> Value | None:
+    """The mask of a source; all lanes if the warp's thread-id says that its factors are another's."""
+    if mask is None or held.thread is None:
+        return mask
+    thread = e.source(elements(ins.operands[held.operand + 1])[1], "b16")
+    return select(extract(thread, trailing_zeros(e.mask)) == held.thread, mask, FULL)

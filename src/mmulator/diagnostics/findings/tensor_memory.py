@@ -52,9 +52,9 @@ def memory(resident: Resident) -> Sequence[np.ndarray] | None:
 
 
 def _read_loads(kernel: CompiledKernel) -> np.ndarray:
-    """Whether each site is a load whose registers are all read before others can hear of it."""
-    spans = {ins.span for ins in read_loads(kernel.program)}
-    return np.array([ins.span in spans for ins in kernel.sites], np.uint8)
+    """Signals of a thread before which all values of a load have gone to memory, for each site; 0 if it is none."""
+    signals = {ins.span: signals for ins, signals in read_loads(kernel.program).items()}
+    return np.array([signals.get(ins.span, 0) for ins in kernel.sites], np.uint8)
 
 
 def _where(c: FindingContext) -> str:
@@ -107,7 +107,7 @@ def _freed(c: FindingContext) -> tuple[str, str]:
 
 def _not_promised(c: FindingContext) -> tuple[str, str]:
     if c.words[1] == READ_BEFORE:
-        return _at_cells("no tcgen05.wait::ld lies between {other} and {own} of its columns; all its registers were read")(c)
+        return _at_cells("no tcgen05.wait::ld lies between {other} and {own}; all that was loaded has been stored")(c)
     behind = "the specification does not order them" if c.words[1] == OTHERS else "no tcgen05.wait lies between"
     return _at_cells("{own} overwrites cells that {other} before it uses: " + behind)(c)
 

@@ -172,13 +172,21 @@ def round_to_tf32(row: ptr_to(u32), count: u32) -> None:
 
 
 @native(inline=True)
-def tell_row(w: ptr_to(Warp), t: ptr_to(Transfer), box: ptr_to(Box), rank: u32, at: u64, access: u32) -> None:
-    """Tell an instrument about a row in the shared memory of a CTA, in the order of the swizzle."""
+def tell_row(
+    w: ptr_to(Warp), t: ptr_to(Transfer), box: ptr_to(Box), rank: u32, at: u64, low: u32, high: u32, access: u32
+) -> None:
+    """Tell an instrument about a row in the shared memory of a CTA, in the order of the swizzle.
+
+    w, t, box: the warp, transfer and box.
+    rank, at: the CTA, and the offset of the row.
+    low, high: its bytes from `low` on, up to `high`.
+    access: what is done there.
+    """
     base = (u64(rank) << RANK_SHIFT) + (SHARED + SHARED_BASE)
     if box.swizzle == 0:
-        accessed_one(w, t.lane, base + at, box.row, access, t.site)
+        accessed_one(w, t.lane, base + at + u64(low), high - low, access, t.site)
     else:
-        for c in range(u64(box.row) // CHUNK):
+        for c in range(u64(low) // CHUNK, u64(high + (CHUNK - 1)) // CHUNK):
             accessed_one(w, t.lane, base + swizzled(box, at + c * CHUNK), u32(CHUNK), access, t.site)
 
 
@@ -211,7 +219,7 @@ def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
                 accessed_one(w, t.lane, box.address + offset + u64(n) * further, bytes, READS, t.site)
             for rank in bits_of(box.targets):
                 for n in range(rows):
-                    tell_row(w, t, box, rank, at + u64(n) * u64(box.pitch), WRITES)
+                    tell_row(w, t, box, rank, at + u64(n) * u64(box.pitch), u32(0), u32(box.row), WRITES)
                     row_moved(t, rank, at + u64(n) * u64(box.pitch), box.address + offset + u64(n) * further)
                 put_rows(
                     t.source + (offset - box.first), further, shared_of(cluster, rank), at, u64(box.pitch), rows, u64(box.row),
@@ -227,7 +235,7 @@ def move_tensor_load(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32)
                     if rounded != 0:
                         round_to_tf32(cast_ptr(u32, room + box.low), bytes // 4)
                 for rank in bits_of(box.targets):
-                    tell_row(w, t, box, rank, at, WRITES)
+                    tell_row(w, t, box, rank, at, u32(0), u32(box.row), WRITES)
                     if (beyond & u32(u64(along) < u64(box.size[1]))) != 0:
                         row_moved(t, rank, at, box.address + offset)
                     put_row(box, room, shared_of(cluster, rank), at)
@@ -279,7 +287,7 @@ def store_function(op: str) -> Native:
             whole = as_they_are(box, rows, beyond, at) if not op else u32(0)
             if whole != 0:
                 for n in range(rows):
-                    tell_row(w, t, box, w.cta.rank, at + u64(n) * u64(box.pitch), u32(READS))
+                    tell_row(w, t, box, w.cta.rank, at + u64(n) * u64(box.pitch), u32(0), u32(box.row), u32(READS))
                     accessed_one(w, t.lane, box.address + offset + u64(n) * further, bytes, writes, t.site)
                 take_rows(
                     t.target + (offset - box.first), further, memory, at, u64(box.pitch), rows, u64(box.row), box.swizzle,
@@ -290,7 +298,10 @@ def store_function(op: str) -> Native:
                 for _ in range(rows):
                     if (beyond & u32(u64(along) < u64(box.size[1]))) != 0:
                         target = t.target + (offset - box.first + u64(box.low))
-                        tell_row(w, t, box, w.cta.rank, at, u32(READS))
+                        if box.row == box.memory_row:  # nobody uses the elements beyond the tensor
+                            tell_row(w, t, box, w.cta.rank, at, u32(box.low), u32(box.high), u32(READS))
+                        else:
+                            tell_row(w, t, box, w.cta.rank, at, u32(0), u32(box.row), u32(READS))
                         accessed_one(w, t.lane, box.address + offset + u64(box.low), bytes, writes, t.site)
                         take_row(box, room, memory, at)
                         if not op:

@@ -54,9 +54,9 @@ from mmulator.sanitizer.checks.tensor_state import (
     missing_of_work,
     of_one,
     rows_in,
-    rule_of_move,
     tell_apart,
     tell_cells,
+    tell_move,
 )
 from mmulator.sanitizer.found import find
 from mmulator.sanitizer.order.clocks import knows, learn_plane, new_agent, now
@@ -114,10 +114,7 @@ def check_move(w: ptr_to(Warp), lane: u32, c: ptr_to(Cells), rows: u32, store: u
                 stored = u32(0)
                 missing = missing_of_move(w, lane, touch, u32(LOADS))
     if missing != 0:
-        rule = rule_of_move(missing)
-        if store != 0 and touch.by == warp_number(w) + 1:
-            rule = rules.NOT_PROMISED.number
-        tell_cells(w, lanes, rule, missing - 1, site, place, touch, 0, stored)
+        tell_move(w, lanes, missing, store != 0 and touch.by == warp_number(w) + 1, site, place, touch, stored)
     return missing != 0
 
 
@@ -295,7 +292,7 @@ def check_work(
                 stored = u32(0)
                 missing = missing_of_move(w, lane, touch, u32(LOADS))
     if missing != 0:
-        tell_cells(w, lanes, rule_of_move(missing), missing - 1, site, place, touch, 0, stored)
+        tell_move(w, lanes, missing, boolean(False), site, place, touch, stored)
         return True
     if (does & ADD) != 0 and (c.written & rows) == 0:
         none = stack(Touch)

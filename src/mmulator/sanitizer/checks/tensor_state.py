@@ -8,6 +8,7 @@ from mmulator.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
 from mmulator.native.asynchrony.accounts import warp_number
 from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS, TENSOR_UNIT
 from mmulator.native.state import FULL, Cta, Warp
+from mmulator.program.read_loads import FIRST
 from mmulator.rules import tensor_memory as rules
 from mmulator.sanitizer.found import find, find_against, of_cluster
 from mmulator.sanitizer.order.clocks import knows
@@ -45,7 +46,7 @@ Held = Struct("TensorHeld", [
     ("columns", u32, 2), ("met_site", u32, 2),
 ])  # fmt: skip
 # The state of a resident cluster. after: view of each thread at its last tcgen05.fence::after_thread_sync. read: of each site
-# whether it is a load whose registers are all read before others can hear of it (program/read_loads.py).
+# if it is a load, the signals before which all its values have gone to memory (program/read_loads.py).
 TensorChecks = Struct("TensorChecks", [
     ("cells", ptr_to(Cells)), ("movers", ptr_to(Mover)), ("issuers", ptr_to(Issuer)), ("held", ptr_to(Held)),
     ("after", ptr_to(u32)), ("read", ptr_to(u8)),
@@ -193,7 +194,25 @@ def missing_of_work(w: ptr_to(Warp), lane: u32, touch: ptr_to(Touch)) -> u32:
     return 1 + OTHERS
 
 
-def rule_of_move(missing: Any) -> Any:
-    """Macro: the rule that is broken where something is missing behind a load or store."""
-    fence = select(missing == 1 + WAITED, u32(rules.WAIT_MISSING.number), u32(rules.FENCE_MISSING.number))
-    return select(missing == 1 + OTHERS, u32(rules.RACE.number), fence)
+@native
+def tell_move(
+    w: ptr_to(Warp), lanes: u32, missing: u32, own: boolean, site: u32, place: u32, move: ptr_to(Touch), stored: u32
+) -> None:
+    """Report that something is missing behind a load or store of a warp.
+
+    w, lanes, site: the warp, lanes and instruction that use its cells.
+    missing: 1 + what is missing.
+    own: whether it is a store of the same warp, whose order chips keep.
+    place: column, and above it the quarter.
+    move, stored: the load or store, and whether it is a store.
+    """
+    why = missing - 1
+    rule = select(missing == 1 + WAITED, u32(rules.WAIT_MISSING.number), u32(rules.FENCE_MISSING.number))
+    if missing == 1 + OTHERS:
+        rule = u32(rules.RACE.number)
+    if own:
+        rule = u32(rules.NOT_PROMISED.number)
+    elif missing == 1 + WAITED and stored == 0 and checks_of(w.cta.cluster).read[move.site] & FIRST != 0:
+        rule = u32(rules.NOT_PROMISED.number)
+        why = u32(READ_BEFORE)
+    tell_cells(w, lanes, rule, why, site, place, move, 0, stored)
