@@ -14,10 +14,10 @@ from mmulator.launch.limits import (
     MAX_THREADS,
     MULTIPROCESSOR,
     MULTIPROCESSORS,
-    REGISTERS,
     SHARED_KIB,
     reserved,
 )
+from mmulator.program.registers import REGISTERS
 
 DRIVER_VERSION = 13010  # CUDA version of the driver: 13.1
 
