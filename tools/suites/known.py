@@ -50,6 +50,10 @@ SUITES = {
         ("test/transformers",), "github.com/linkedin/Liger-Kernel", ignore=("test/transformers/test_cutile_rope.py",)  # no Triton
     ),
     "fla": Suite(("tests/ops", "tests/modules"), "github.com/fla-org/flash-linear-attention"),
+    "cupy": Suite(
+        tuple(f"tests/cupy_tests/{name}_tests" for name in ("core", "creation", "indexing", "logic", "manipulation")),
+        "github.com/cupy/cupy",
+    ),
     "helion": Suite(("test/test_examples.py",), "github.com/pytorch/helion"),
 }  # fmt: skip
 

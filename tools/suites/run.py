@@ -38,7 +38,7 @@ Run = dict[str, Any]
 def versions() -> dict[str, str]:
     """Of what the outcome depends on."""
     found = {"python": platform.python_version()}
-    for name in ("mmulator", "triton", "torch", "numpy"):
+    for name in ("mmulator", "triton", "torch", "numpy", "cupy-cuda13x"):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

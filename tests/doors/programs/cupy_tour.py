@@ -17,12 +17,15 @@ def try_raw_kernel():
     saxpy((8,), (128,), (cp.float32(2), x, y, cp.int32(1000)))
     assert (cp.asnumpy(y) == 2 * np.arange(1000).reshape(10, 100) + 1).all()
     assert saxpy.max_threads_per_block == 1024
-    try:
-        saxpy((8,), (128,), (2.0, x, y, 1000))
-    except Exception as error:
-        assert "argument 0" in str(error) and "numpy.float32" in str(error), error
-    else:
-        raise AssertionError("nothing was said")
+    saxpy((8,), (128,), (cp.float32(-2), x, y, 1000))  # CuPy passes 8 bytes, and the kernel reads the low four
+    assert (y.get() == 1).all()
+    for wrong, args in ((0, (2.0, x, y, 1000)), (3, (cp.float32(2), x, y, 1 << 32)), (0, (2, x, y, 1000))):
+        try:
+            saxpy((8,), (128,), args)
+        except Exception as error:
+            assert f"argument {wrong}" in str(error) and "numpy.float32" in str(error), error
+        else:
+            raise AssertionError("nothing was said")
 
 
 def try_questions_about_the_device():
