@@ -144,3 +144,17 @@ def try_errors():
         cp.RawKernel('extern "C" __global__ void k() { nonsense; }', "k")((1,), (1,), ())
     except cp.cuda.compiler.CompileException as error:
         assert "nonsense" in str(error)
+
+
+def try_functions_that_move_and_compare():
+    x = np.array([[3, 1, 2], [1, 3, 3]])
+    on = cp.array(x)
+    for name, more in (("unique", ()), ("isin", ([1, 2],)), ("setdiff1d", ([3],)), ("delete", (1,)), ("searchsorted", ([2],))):
+        given = (x[0], *more) if name == "searchsorted" else (x, *more)
+        found = getattr(cp, name)(*map(cp.array, given))
+        assert type(found) is cp.ndarray and (found.get() == getattr(np, name)(*given)).all(), name
+    cp.fill_diagonal(on, 7)
+    cp.copyto(on[:, 2], cp.array([8, 9]))
+    assert on.tolist() == [[7, 1, 8], [1, 7, 9]] and (on.T.get() == on.mT.get()).all()
+    z = cp.array([1 + 2j])
+    assert z.real.get() == 1 and z.imag.get() == 2 and z.conj().get() == 1 - 2j and cp.arange(2, dtype="i2").byteswap().tolist() == [0, 256]
