@@ -79,6 +79,8 @@ REASONS = (
     Reason(UNSUPPORTED, r"UnsupportedError: (?:\S+ \(\S+\): |\S+:\d+:\d+: )*(\S+) cannot be run", r"`\1`"),
     Reason(UNSUPPORTED, r"UnsupportedError: .*: (\S+) is not supported", r"`\1`"),
     Reason(UNSUPPORTED, r"UnsupportedError: ([^\n]{1,100})", r"\1"),
+    Reason(UNSUPPORTED, r"Unsupported dtype|has no attribute '|cudaErrorNotSupported|cupy/complex\.cuh|_ndarray_base",
+           "methods of ufuncs, structures, pinned memory and what else only CuPy's compiled classes have", r"cupy_tests"),
     Reason(UNSUPPORTED, r"Backend device 'nvidia' is not active", "NVIDIA's own driver of Triton, asked for by name"),
     # What follows was looked at case by case; it would be so on a GPU too, or needs what no emulator has.
     Reason(LIMIT, r"count.*ld\.relaxed", "counts instructions in PTX of another Triton", "test_atomic_poll"),

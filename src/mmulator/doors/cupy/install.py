@@ -131,8 +131,9 @@ def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
 
 def empty_like(prototype: Any, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None) -> ndarray:
     """cupy.empty_like."""
-    host = unwrap(prototype)
-    return ndarray(host.shape if shape is None else shape, dtype or host.dtype)
+    made = ndarray._of(np.empty_like(unwrap(prototype), dtype, order, shape=shape))  # type: ignore[call-overload]
+    made._host.reshape(-1, order="A").view(np.uint8)[...] = 0xCD
+    return made
 
 
 def get_array_module(*args: Any) -> Any:

@@ -41,7 +41,8 @@ def adapt() -> None:
         if isinstance(function, types.FunctionType):
             _replace(name, function)
     take_arrays()
-    if isinstance(tuner := autotuner.Autotuner, type):  # or what raises in place of a name that is lacking
+    tuner: Any = autotuner.Autotuner
+    if hasattr(tuner, "prune_configs"):  # unlike what raises in place of a name that is lacking
         _originals["prune_configs"], _originals["run"] = tuner.prune_configs, tuner.run
         tuner.prune_configs, tuner.run = _prune_configs, _run_tuned
 
