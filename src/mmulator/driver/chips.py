@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 
-from mmulator.isa.chips import as_device
+from mmulator.isa.chips import REGISTERS, as_device
 from mmulator.launch.limits import (
     CLUSTERED_BLOCKS,
     GROUPS,
@@ -17,7 +17,6 @@ from mmulator.launch.limits import (
     SHARED_KIB,
     reserved,
 )
-from mmulator.program.registers import REGISTERS
 
 DRIVER_VERSION = 13010  # CUDA version of the driver: 13.1
 

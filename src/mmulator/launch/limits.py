@@ -9,9 +9,8 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from mmulator.errors import LaunchError, UnsupportedError
-from mmulator.isa.chips import as_device
+from mmulator.isa.chips import REGISTERS, as_device
 from mmulator.isa.targets import DEVICES, Target
-from mmulator.program.registers import REGISTERS
 from mmulator.ptx.declared import Declared
 from mmulator.ptx.directives import clusters
 

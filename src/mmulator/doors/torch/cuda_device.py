@@ -8,8 +8,8 @@ from uuid import UUID, uuid5
 import torch
 
 from mmulator.driver import current
+from mmulator.isa.chips import REGISTERS
 from mmulator.launch.limits import KIB, MULTIPROCESSOR
-from mmulator.program.registers import REGISTERS
 
 CUDA = (13, 0)  # what `torch.version.cuda` says
 BUILT_FOR = (75, 80, 86, 90, 100, 120)  # what a build of torch for this CUDA has code for

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mmulator.diagnostics.mbarriers import operates
+from mmulator.isa.chips import REGISTERS
 from mmulator.isa.effects import Ends, Together
 from mmulator.launch.limits import MULTIPROCESSOR, held_by
 from mmulator.launch.shape import LaunchShape
@@ -14,7 +15,6 @@ from mmulator.layouts.operands import fragment
 from mmulator.program.as_ptxas.inflight import is_injected
 from mmulator.program.blocks import Block, Program, instructions
 from mmulator.program.counts import instruction_macs
-from mmulator.program.registers import REGISTERS
 from mmulator.ptx.tree import Function, Instruction, Label, VectorOperand
 from mmulator.record.counts import SUMS, Counts
 from mmulator.record.profile.data import KINDS, Executed, Occupancy, ProfileData, Tally, Traffic
