@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import resource
 import signal
 import stat
@@ -151,3 +152,9 @@ def test_commands_without_room(what: str, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", run, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, "cannot write" in done.stderr, "Traceback" in done.stderr) == (1, True, False), done.stderr
     assert {p.name: p.read_text() for p in tmp_path.rglob("*") if p.is_file()} == {name: "precious"}
+
+
+def test_tools_write_what_their_reader_asked_for_with_the_same_function() -> None:
+    named = [f"{path.relative_to(ROOT)}:{n}" for path in (ROOT / "tools").rglob("*.py")
+             for n, line in enumerate(path.read_text().splitlines(), 1) if re.search(r"\.json\.write_text\(", line)]  # fmt: skip
+    assert not named

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
 import sys
 import tomllib
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -151,18 +154,19 @@ def test_internal_names_of_torch_and_triton_are_in_their_tables() -> None:
     """What a door uses of a library that begins with `_` has a row, in doors/torch/internals.py or doors/triton/internals.py."""
     rows = {*torch_names.NAMES, *torch_names.OPTIONAL, *triton_names.NAMES}
     parents = {row.rpartition(".")[0] for row in rows}
-    trees = {path: ast.parse(path.read_text()) for path in DOORS.rglob("*.py") if path.name != "internals.py"}
-    ours = {"_fields", *(name for tree in trees.values() for name in made(tree))}  # the first is Python's
+    trees = {path: ast.parse(path.read_text()) for path in (PACKAGE / "mmulator").rglob("*.py") if path.name != "internals.py"}
+    ours = {"_fields", *(name for path, tree in trees.items() if DOORS in path.parents for name in made(tree))}
     seen, strange = set(), []
-    for path in sorted({*DOORS.glob("torch/*.py"), *DOORS.glob("triton/*.py"), *DOORS.glob("*.py")} & trees.keys()):
+    for path in sorted(trees):
         for name in used(trees[path]):
             own = [row for row in rows if name == row or name.startswith(f"{row}.")]
             attributes = [part for part in name.split(".") if part in torch_names.ATTRIBUTES]
             seen |= {*own, *attributes}
             last = name.rpartition(".")[2]
-            foreign = re.match("_[a-z]", last) and last not in ours and path.parent != DOORS and not name.startswith("sys.")
+            foreign = re.match("_[a-z]", last) and last not in ours and not name.startswith("sys.")
+            foreign = foreign and path.parent in (DOORS / "torch", DOORS / "triton")
             if (INTERNAL.fullmatch(name) or foreign) and not own and not attributes and name not in parents:
-                strange.append(f"{path.relative_to(DOORS)}: {name}")
+                strange.append(f"{path.relative_to(PACKAGE)}: {name}")
     assert not strange, "\n".join(strange)
     assert {*torch_names.ATTRIBUTES, *torch_names.OPTIONAL, *torch_names.NAMES} <= seen
 
@@ -194,3 +198,44 @@ def test_a_door_of_an_untried_version_that_cannot_be_opened_does_not_end_the_imp
     made.__version__ = "14.2"
     with pytest.raises(KeyError):
         imports._open("a.door", made)
+
+
+WITHOUT = """
+import sys, torch, triton.testing
+from mmulator.doors import internals
+from mmulator.doors.torch import internals as of_torch
+from mmulator.doors.triton import internals as of_triton
+rows, jit = {**of_torch.NAMES, **of_triton.NAMES}, triton.runtime.jit
+bind = jit.create_function_from_signature
+for name, purpose in rows.items():
+    if purpose not in (of_torch.DEVICE, of_triton.LAUNCHES, "torch.compile") and not name.startswith("torch.ops."):
+        parent, _, leaf = name.rpartition(".")
+        delattr(internals.found(parent), leaf)
+from mmulator.doors.imports import open_doors
+open_doors()
+jit.create_function_from_signature = bind  # this Triton itself calls it
+sys.path.insert(0, sys.argv[1])
+from kernel import twice
+x = torch.ones(4, device="cuda")
+twice[(1,)](x)
+print(x.sum().item())
+torch.ones(2, dtype=torch.complex64, device="cuda").conj() + 1
+"""
+TWICE = """
+import triton, triton.language as tl
+@triton.jit
+def twice(x):
+    tl.store(x + tl.arange(0, 4), 2 * tl.load(x + tl.arange(0, 4)))
+"""
+
+
+def test_without_the_names_of_features_the_doors_open(tmp_path: Path) -> None:
+    """All that no door needs is taken away at once: operators and launches go on, and a feature says what it lacks."""
+    pytest.importorskip("torch"), pytest.importorskip("triton")
+    (tmp_path / "without.py").write_text(WITHOUT)
+    (tmp_path / "kernel.py").write_text(TWICE)
+    environment = {**os.environ, "TRITON_DEFAULT_BACKEND": "mmulator"}
+    done = subprocess.run([sys.executable, tmp_path / "without.py", tmp_path], env=environment, capture_output=True, text=True)
+    assert done.stdout == "8.0\n", done.stderr
+    assert re.search(r"UnsupportedError: torch \S+ has no torch\._C\._set_conj, which mmulator needs for conjugated", done.stderr)
+    assert "internal names that mmulator uses; what needs them raises: arrays as arguments, autotuning, benchmarks" in done.stderr

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from mmulator.files import write
 from mmulator.isa.types import TYPES
 from mmulator.numerics import DotKey
 from mmulator.numerics.formats import container, numpy_dtype
@@ -250,7 +251,7 @@ def main() -> int:
             print(line + (f" ({row.explained} explained): {row.first}" if row.first else ""), flush=True)
     if options.json:
         date = datetime.datetime.now(datetime.UTC).date().isoformat()
-        options.json.write_text(json.dumps({
+        write(options.json, json.dumps({
             "judge": "bits", "date": date, "versions": versions(), "elements": options.elements, "seed": options.seed,
             "commits": commits, "rows": [asdict(row) for row in rows],
         }, indent=1) + "\n")  # fmt: skip

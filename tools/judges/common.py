@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mmulator.files import write
 from tools.suites.run import ROOT, commit, versions
 
 OPTIONS = ("--gpu-architecture=compute_80", "-lineinfo")
@@ -131,7 +132,7 @@ def finish(
             print(f"  out of reach: {name}: {why}")
     if options.json:
         date = datetime.datetime.now(datetime.UTC).date().isoformat()
-        options.json.write_text(json.dumps({
+        write(options.json, json.dumps({
             "judge": judge.name, "source": judge.source, "commit": commit(options.folder) or judge.commit, "date": date,
             "versions": versions(), **more, "counts": {question: asdict(count) for question, count in counts.items()},
             "answers": [asdict(answer) for answer in answers],

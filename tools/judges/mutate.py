@@ -36,6 +36,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from mmulator.files import write
 from tools.judges.common import done, keep
 from tools.suites.run import ROOT, versions
 
@@ -420,7 +421,7 @@ def main() -> int:
     if tests.left_out:
         print("left out, as they fail without a change:", *sorted(tests.left_out), sep="\n  ")
     if options.json:
-        options.json.write_text(json.dumps({
+        write(options.json, json.dumps({
             "judge": "mutate", "seed": SEED, "drawn": COUNT, "run": len(found), "limit": LIMIT, "versions": versions(),
             "counts": dict(counts), "left out": sorted(tests.left_out), "changes": found,
         }, indent=1) + "\n")  # fmt: skip

@@ -18,12 +18,14 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from mmulator.files import write
 from mmulator.versions import TABLE, dotted, number
 from tools.matrix.doors import DOORS, FAILS, NOT_RUN, ROOT, SECONDS, WORKS, run, try_door
 
@@ -71,6 +73,11 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def show(text: str) -> None:
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # where `head` has read enough, it ends as `cat` does
+    print(text)
+
+
 class Row:
     """One environment: where it is, what was installed, and what its doors said."""
 
@@ -105,13 +112,14 @@ class Row:
                 self.missing["python"] = "no Python that mmulator works with is on this machine"
                 return
             run([found, "-m", "venv", str(self.bin.parent)], None, self.environment, PATIENCE)
+        core = [f"{n}=={wanted[n]}" for n in CORE if n in wanted]  # said each time: Numba's pip would take another llvmlite
         if run([str(self.python), "-c", "import mmulator.cli, pytest"], "/", self.environment, SECONDS)[0]:
-            self.pip("mmulator", "-e", str(ROOT), "pytest", *(f"{n}=={wanted[n]}" for n in CORE if n in wanted))
+            self.pip("mmulator", "-e", str(ROOT), "pytest", *core)
         here = self.installed()
         for name, version in wanted.items():
             if name not in (*CORE, "python") and name not in here and "mmulator" not in self.missing:
                 package = PINNED_MORE.get(name, name)
-                self.pip(name, f"{package}=={version}", *(more.format(version) for more in WITH.get(name, ())))
+                self.pip(name, f"{package}=={version}", *(more.format(version) for more in WITH.get(name, ())), *core)
 
     def installed(self) -> dict[str, str]:
         names = [PINNED_MORE.get(name, name) for name in TABLE if name != "python"]
@@ -164,7 +172,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=int, default=SECONDS)
     given = parser.parse_args(arguments)
     if given.list or given.pins:
-        print("\n".join(pins() if given.pins else (f"{name}: {wanted}" for name, wanted in known.items())))
+        show("\n".join(pins() if given.pins else (f"{name}: {wanted}" for name, wanted in known.items())))
         return 0
     doors = given.doors.split(",")
     for what, asked, there in (("row", given.rows, [*known, "here"]), ("door", doors, DOORS)):
@@ -182,8 +190,8 @@ def main(arguments: list[str]) -> int:
         if given.venvs is None:
             shutil.rmtree(folder)
     if given.json:
-        given.json.write_text(json.dumps([row.as_dict() for row in done], indent=1) + "\n")
-    print(table(done, doors))
+        write(given.json, json.dumps([row.as_dict() for row in done], indent=1) + "\n")
+    show(table(done, doors))
     return int(any(how == FAILS for row in done for how, _ in row.doors.values()))
 
 

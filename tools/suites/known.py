@@ -50,6 +50,10 @@ SUITES = {
         ("test/transformers",), "github.com/linkedin/Liger-Kernel", ignore=("test/transformers/test_cutile_rope.py",)  # no Triton
     ),
     "fla": Suite(("tests/ops", "tests/modules"), "github.com/fla-org/flash-linear-attention"),
+    "cupy": Suite(
+        tuple(f"tests/cupy_tests/{name}_tests" for name in ("core", "creation", "indexing", "logic", "manipulation")),
+        "github.com/cupy/cupy",
+    ),
     "helion": Suite(("test/test_examples.py",), "github.com/pytorch/helion"),
 }  # fmt: skip
 
@@ -75,6 +79,8 @@ REASONS = (
     Reason(UNSUPPORTED, r"UnsupportedError: (?:\S+ \(\S+\): |\S+:\d+:\d+: )*(\S+) cannot be run", r"`\1`"),
     Reason(UNSUPPORTED, r"UnsupportedError: .*: (\S+) is not supported", r"`\1`"),
     Reason(UNSUPPORTED, r"UnsupportedError: ([^\n]{1,100})", r"\1"),
+    Reason(UNSUPPORTED, r"Unsupported dtype|has no attribute '|cudaErrorNotSupported|cupy/complex\.cuh|_ndarray_base",
+           "methods of ufuncs, structures, pinned memory and what else only CuPy's compiled classes have", r"cupy_tests"),
     Reason(UNSUPPORTED, r"Backend device 'nvidia' is not active", "NVIDIA's own driver of Triton, asked for by name"),
     # What follows was looked at case by case; it would be so on a GPU too, or needs what no emulator has.
     Reason(LIMIT, r"count.*ld\.relaxed", "counts instructions in PTX of another Triton", "test_atomic_poll"),
@@ -91,6 +97,9 @@ REASONS = (
            "bits", r"test_scan2d\[cumsum-bfloat16"),
     Reason(LIMIT, r"Tensor-likes are not close", "the reference is torch's product on the CPU: one unit of bf16's last place "
            "apart in 0.1 % of the elements", r"09-tma-gather-scatter.*fused_gather_scatter"),
+    Reason(LIMIT, r"no attribute 'ReductionOrdering'", "of another Triton, which has `tl.ReductionOrdering`"),
+    Reason(LIMIT, r"cuobjdump.*non-zero", "Triton's own disassembler, of CUDA 13.1, does not know sm_107", r"test_histogram\["),
+    Reason(LIMIT, r"triton-128", "looks for the words `.target sm_100`", r"test_softmax_vectorization"),
     Reason(LIMIT, r"too many indices for tensor of rank 0", "of a later Triton, in which a scalar takes new dimensions"),
     Reason(LIMIT, r"out of bounds: (cp\.async|ld).* \([ab]_scale\)", "reads scale factors behind the end of their array",
            r"test_blocked_scale_mxfp"),

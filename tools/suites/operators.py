@@ -29,6 +29,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from mmulator import files
+
 SAMPLES = 6  # of torch's own, for an operator and a type
 LIMIT = 8  # seconds for an operator and a type
 DIED = 70  # exit code where the GPU's context is gone
@@ -427,7 +429,7 @@ def main() -> int:
         print(dict(counts))
         print(summary(lines))
         if options.json:
-            options.json.write_text(json.dumps({"torch": torch.__version__, "counts": dict(counts), "lines": lines}, indent=0))
+            files.write(options.json, json.dumps({"torch": torch.__version__, "counts": dict(counts), "lines": lines}, indent=0))
     return 0
 
 

@@ -26,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from mmulator.files import write
 from tools.suites.known import CLASSES, SKIPPED, SUITES, Suite, classified
 from tools.suites.outcomes import chosen
 
@@ -37,7 +38,7 @@ Run = dict[str, Any]
 def versions() -> dict[str, str]:
     """Of what the outcome depends on."""
     found = {"python": platform.python_version()}
-    for name in ("mmulator", "triton", "torch", "numpy"):
+    for name in ("mmulator", "triton", "torch", "numpy", "cupy-cuda13x"):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -182,7 +183,7 @@ def main(arguments: list[str]) -> int:
     else:
         run = outcome_of(options.name, options)
     if options.json:
-        options.json.write_text(json.dumps(run, indent=1))
+        write(options.json, json.dumps(run, indent=1))
     print(table(run))
     return 0
 

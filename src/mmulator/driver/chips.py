@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 
-from mmulator.isa.chips import as_device
+from mmulator.isa.chips import REGISTERS, as_device
 from mmulator.launch.limits import (
     CLUSTERED_BLOCKS,
     GROUPS,
@@ -14,7 +14,6 @@ from mmulator.launch.limits import (
     MAX_THREADS,
     MULTIPROCESSOR,
     MULTIPROCESSORS,
-    REGISTERS,
     SHARED_KIB,
     reserved,
 )

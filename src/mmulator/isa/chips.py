@@ -6,6 +6,7 @@ from typing import Any
 from mmulator.errors import UnsupportedError, shown
 from mmulator.isa.targets import DEVICES, RENAMED
 
+REGISTERS = 65536  # of a multiprocessor, of every chip
 # Products with these chips, for people, the best known first.
 CHIPS: dict[str, str] = {
     "sm_70": "V100", "sm_72": "Xavier", "sm_75": "T4", "sm_80": "A100", "sm_86": "A2, A10", "sm_87": "Orin",

@@ -9,7 +9,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from mmulator.errors import LaunchError, UnsupportedError
-from mmulator.isa.chips import as_device
+from mmulator.isa.chips import REGISTERS, as_device
 from mmulator.isa.targets import DEVICES, Target
 from mmulator.ptx.declared import Declared
 from mmulator.ptx.directives import clusters
@@ -40,7 +40,7 @@ CLUSTERED_BLOCKS = 8  # of a multiprocessor, if they are launched in clusters (a
 # Multiprocessors of each group that may share a cluster of more than two blocks, as one H200 answers: the others of its 132
 # are in none. Of a chip that nobody asked, all are in one.
 GROUPS: dict[str, tuple[int, ...]] = {"sm_90": (18, 18, 16, 16, 16, 16, 16, 8)}
-REGISTERS, GRANULE = 65536, 256  # of a multiprocessor; as many at a time are given to a warp, in each of four parts
+GRANULE = 256  # registers that a warp is given at a time, in each of a multiprocessor's four parts
 MAX_LOCAL = 512 * KIB  # local memory of a thread
 LARGE = 1 << 22  # bytes of a cluster from which on the memory of this machine is looked at
 MAX_THREADS = 1024

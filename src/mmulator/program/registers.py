@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from math import prod
 
 from mmulator.errors import must_be
+from mmulator.isa.chips import REGISTERS
 from mmulator.ptx.tree import Function, Immediate, Instruction
 
-REGISTERS = 65536  # of a multiprocessor
 UNIT = 8  # registers of a thread that are given together
 MOST = 255
 

@@ -17,12 +17,15 @@ def try_raw_kernel():
     saxpy((8,), (128,), (cp.float32(2), x, y, cp.int32(1000)))
     assert (cp.asnumpy(y) == 2 * np.arange(1000).reshape(10, 100) + 1).all()
     assert saxpy.max_threads_per_block == 1024
-    try:
-        saxpy((8,), (128,), (2.0, x, y, 1000))
-    except Exception as error:
-        assert "argument 0" in str(error) and "numpy.float32" in str(error), error
-    else:
-        raise AssertionError("nothing was said")
+    saxpy((8,), (128,), (cp.float32(-2), x, y, 1000))  # CuPy passes 8 bytes, and the kernel reads the low four
+    assert (y.get() == 1).all()
+    for wrong, args in ((0, (2.0, x, y, 1000)), (3, (cp.float32(2), x, y, 1 << 32)), (0, (2, x, y, 1000))):
+        try:
+            saxpy((8,), (128,), args)
+        except Exception as error:
+            assert f"argument {wrong}" in str(error) and "numpy.float32" in str(error), error
+        else:
+            raise AssertionError("nothing was said")
 
 
 def try_questions_about_the_device():
@@ -141,3 +144,19 @@ def try_errors():
         cp.RawKernel('extern "C" __global__ void k() { nonsense; }', "k")((1,), (1,), ())
     except cp.cuda.compiler.CompileException as error:
         assert "nonsense" in str(error)
+
+
+def try_functions_that_move_and_compare():
+    x = np.array([[3, 1, 2], [1, 3, 3]])
+    on = cp.array(x)
+    for name, more in (("unique", ()), ("isin", ([1, 2],)), ("setdiff1d", ([3],)), ("delete", (1,)), ("searchsorted", ([2],))):
+        given = (x[0], *more) if name == "searchsorted" else (x, *more)
+        found = getattr(cp, name)(*map(cp.array, given))
+        assert type(found) is cp.ndarray and (found.get() == getattr(np, name)(*given)).all(), name
+    cp.fill_diagonal(on, 7)
+    cp.copyto(on[:, 2], cp.array([8, 9]))
+    assert on.tolist() == [[7, 1, 8], [1, 7, 9]] and (on.T.get() == on.mT.get()).all()
+    z = cp.array([1 + 2j])
+    assert z.real.get() == 1 and z.imag.get() == 2 and z.conj().get() == 1 - 2j
+    assert cp.arange(2, dtype="i2").byteswap().tolist() == [0, 256]
+    assert cp.empty_like(cp.zeros((3, 2)).T).flags.f_contiguous

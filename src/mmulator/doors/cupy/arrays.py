@@ -128,10 +128,6 @@ class ndarray(NDArrayOperatorsMixin):
         self._host = self._host.reshape(shape)
 
     @property
-    def T(self) -> ndarray:
-        return ndarray._of(self._host.T)
-
-    @property
     def device(self) -> Any:
         from mmulator.doors.cupy.device import CupyDevice
 
@@ -217,6 +213,7 @@ def _method(name: str, in_place: bool = False) -> Callable[..., Any]:
 _SAME = (
     *("astype", "copy", "reshape", "ravel", "flatten", "transpose", "swapaxes", "squeeze", "view", "fill", "take", "repeat"),
     *("all", "any", "min", "max", "argmin", "argmax", "sum", "prod", "cumsum", "cumprod", "clip", "diagonal", "nonzero"),
+    *("byteswap", "choose", "compress", "conj", "conjugate", "put", "searchsorted"),
 )  # fmt: skip
 _PLAIN = ("dtype", "ndim", "size", "itemsize", "nbytes", "strides", "flags", "item", "tolist", "tobytes")
 _REFUSED = ("dot", "mean", "var", "std", "sort", "argsort", "partition", "trace", "round", "dump", "ptp", "__matmul__", "__pow__",
@@ -226,10 +223,10 @@ for _name in _SAME:
 
 
 def _attribute(name: str) -> property:
-    return property(lambda self: getattr(self._host, name))
+    return property(lambda self: wrap(getattr(self._host, name)))
 
 
-for _name in _PLAIN:
+for _name in (*_PLAIN, "T", "mT", "real", "imag"):
     setattr(ndarray, _name, _attribute(_name))
 
 

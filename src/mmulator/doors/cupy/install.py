@@ -17,7 +17,12 @@ MOVING = (
     *("flipud", "roll", "take", "broadcast_to", "broadcast_arrays", "where", "nonzero", "flatnonzero", "array_equal"),
     *("allclose", "isclose", "meshgrid", "atleast_1d", "atleast_2d", "atleast_3d", "all", "any", "min", "max", "amin"),
     *("amax", "argmin", "argmax", "sum", "prod", "count_nonzero", "clip", "ascontiguousarray", "asfortranarray", "rot90"),
-    *("cumsum", "cumprod", "pad", "indices", "ndim", "size", "shape", "diagonal", "result_type", "can_cast"),
+    *("cumsum", "cumprod", "pad", "indices", "ndim", "size", "shape", "diagonal", "result_type", "can_cast", "isin", "unique"),
+    *("intersect1d", "setdiff1d", "setxor1d", "union1d", "fill_diagonal", "copyto", "putmask", "place", "put", "compress"),
+    *("extract", "select", "choose", "delete", "append", "resize", "trim_zeros", "array_equiv", "diag_indices", "rollaxis"),
+    *("diag_indices_from", "tril_indices", "tril_indices_from", "triu_indices", "triu_indices_from", "column_stack", "diff"),
+    *("take_along_axis", "unravel_index", "ravel_multi_index", "searchsorted", "digitize", "packbits", "unpackbits", "real"),
+    *("imag", "isneginf", "isposinf", "nan_to_num", "isscalar", "iscomplexobj", "isrealobj", "promote_types", "common_type"),
 )  # fmt: skip
 RANDOM = ("seed", "rand", "randn", "random", "random_sample", "uniform", "normal", "standard_normal", "randint", "permutation")
 
@@ -126,8 +131,9 @@ def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
 
 def empty_like(prototype: Any, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None) -> ndarray:
     """cupy.empty_like."""
-    host = unwrap(prototype)
-    return ndarray(host.shape if shape is None else shape, dtype or host.dtype)
+    made = ndarray._of(np.empty_like(unwrap(prototype), dtype, order, shape=shape))  # type: ignore[call-overload]
+    made._host.reshape(-1, order="A").view(np.uint8)[...] = 0xCD
+    return made
 
 
 def get_array_module(*args: Any) -> Any:

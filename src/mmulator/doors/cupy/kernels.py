@@ -147,11 +147,13 @@ def packed(function: Function, args: Sequence[Any]) -> tuple[bytes, list[Region]
                 regions.append(region(value._host, f"argument {n} ({p.name})"))
         else:
             data = scalar(value)
+            if isinstance(value, int) and not p.type.startswith("f") and -(1 << 8 * p.size - 1) <= value < 1 << 8 * p.size:
+                data = data[: p.size]  # the kernel reads the low bytes, which are all of the number
         if len(data) != p.size:
             what = "an array" if isinstance(value, ndarray) else f"{type(value).__name__} of {len(data)} bytes"
             raise LaunchError(
                 f"argument {n} ({p.name}) of {function.name} has {p.size} bytes, and {what} is given",
-                hint="CuPy passes int as 8 bytes and float as a double: pass numpy.int32(n), numpy.float32(x)",
+                hint="CuPy passes float as a double, and a large int as 8 bytes: pass numpy.float32(x), numpy.int32(n)",
             )
         memory[at : at + p.size] = data
     return bytes(memory), regions

@@ -8,11 +8,11 @@ from uuid import UUID, uuid5
 import torch
 
 from mmulator.driver import current
+from mmulator.isa.chips import REGISTERS
 from mmulator.launch.limits import KIB, MULTIPROCESSOR
 
 CUDA = (13, 0)  # what `torch.version.cuda` says
 BUILT_FOR = (75, 80, 86, 90, 100, 120)  # what a build of torch for this CUDA has code for
-REGISTERS = 65536  # of a multiprocessor
 WARP = 32
 _SPACE = UUID("6d6d756c-6174-6f72-8000-000000000000")  # names of chips get their uuids in it
 

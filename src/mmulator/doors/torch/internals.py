@@ -24,7 +24,6 @@ NAMES = {
     "torch._C._storage_Use_Count": DEVICE,
     "torch._C._set_conj": "conjugated tensors",
     "torch._C._set_neg": "negated views",
-    "torch._C.Generator": "random numbers",
     "torch.ops.aten._sparse_coo_tensor_with_dims_and_tensors": "sparse tensors",
     # attention
     "torch.ops.aten._scaled_dot_product_flash_attention": "attention by name",

@@ -23,7 +23,7 @@ from mmulator.doors.torch.kernels import kernel
 from mmulator.driver import current
 from mmulator.twin import philox
 
-_Plain: Any = torch._C.Generator
+_Plain: Any = torch.Generator
 CUDA = torch.device("cuda", 0)
 BLOCK = 256  # threads of a block of torch's kernels
 _MASK = (1 << 64) - 1

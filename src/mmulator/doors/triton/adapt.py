@@ -17,6 +17,7 @@ from mmulator.doors.triton.arrays import stand_in, take_arrays
 from mmulator.doors.triton.bench import measure, warn_left_out
 from mmulator.doors.triton.launcher import Launcher
 from mmulator.doors.triton.trials import Trials, trials
+from mmulator.doors.triton.versions import interface
 from mmulator.doors.where import located
 from mmulator.driver import current
 from mmulator.errors import MmulatorError, UnsupportedError
@@ -32,6 +33,7 @@ def adapt() -> None:
     from triton import testing
     from triton.runtime import autotuner, jit
 
+    interface()
     _originals["binder"] = jit.create_function_from_signature
     jit.create_function_from_signature = _binder_of
     for name in BENCHMARKS:
@@ -39,8 +41,10 @@ def adapt() -> None:
         if isinstance(function, types.FunctionType):
             _replace(name, function)
     take_arrays()
-    _originals["prune_configs"], _originals["run"] = autotuner.Autotuner.prune_configs, autotuner.Autotuner.run
-    autotuner.Autotuner.prune_configs, autotuner.Autotuner.run = _prune_configs, _run_tuned
+    tuner: Any = autotuner.Autotuner
+    if hasattr(tuner, "prune_configs"):  # unlike what raises in place of a name that is lacking
+        _originals["prune_configs"], _originals["run"] = tuner.prune_configs, tuner.run
+        tuner.prune_configs, tuner.run = _prune_configs, _run_tuned
 
 
 install = adapt  # for a program whose imports are watched: before it can hold a function of triton.testing

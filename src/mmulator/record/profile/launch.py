@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mmulator.diagnostics.mbarriers import operates
+from mmulator.isa.chips import REGISTERS
 from mmulator.isa.effects import Ends, Together
-from mmulator.launch.limits import MULTIPROCESSOR, REGISTERS, held_by
+from mmulator.launch.limits import MULTIPROCESSOR, held_by
 from mmulator.launch.shape import LaunchShape
 from mmulator.layouts.operands import fragment
 from mmulator.program.as_ptxas.inflight import is_injected
