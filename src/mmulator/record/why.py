@@ -450,7 +450,8 @@ class Explainer:
                 return self._product(step, tensor_product(found), cause, path)
             case StoredCell():
                 low = found.low + place.low
-                given = self._followed(step, lane, found.operand, type_name, low, min(width, 32 - low), path)  # of half a register
+                size = min(width, 32 - low)  # a cell may hold half a register
+                given = self._followed(step, lane, found.operand, type_name, low, size, path)
             case MovedCell():
                 given = self.cell(replace(found.place, low=place.low), bits, type_name, width, path)
             case CopiedCell():
