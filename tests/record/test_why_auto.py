@@ -194,6 +194,7 @@ def most(y, x, n, B: tl.constexpr):
     r, at = tl.program_id(0), tl.arange(0, B)
     tl.store(y + r, tl.max(tl.load(x + r * n + at, mask=at < n, other=0.0), 0))
 
+torch.manual_seed(3)
 x, y = torch.rand(4, 160, device="cuda")[:, :100], torch.zeros(4, device="cuda")
 x[0, 3] = float("nan")
 most[(4,)](y, x, 100, 128)
