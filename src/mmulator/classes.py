@@ -24,7 +24,7 @@ else:
         """The decorator of a class with slots, with the methods of a frozen dataclass except those that refuse assignments."""
 
         def make(cls):
-            own, made = {*vars(cls)}, made_by_python(cls, init=False, repr=False, eq=False, slots=slots)
+            own, made = {*vars(cls)}, made_by_python(_worded(cls), init=False, repr=False, eq=False, slots=slots)
             said = made.__dataclass_params__
             said.init, said.repr, said.eq, said.frozen = True, True, eq, frozen
             functions = {"__init__": _init(made, False, slots), "__repr__": _repr, **(_equality(made, frozen) if eq else {})}
@@ -39,7 +39,7 @@ else:
         """The decorator of a class without slots, with simple fields, and without dataclasses among its bases."""
         if cls is None:
             return partial(dataclass, frozen=frozen, eq=eq, repr=repr)
-        own, made = {*vars(cls)}, made_by_python(cls, init=False, repr=False, eq=False)
+        own, made = {*vars(cls)}, made_by_python(_worded(cls), init=False, repr=False, eq=False)
         said = made.__dataclass_params__
         said.init, said.repr, said.eq, said.frozen = True, repr, eq, frozen
         functions = {"__init__": _init(made, frozen, False)}
@@ -53,6 +53,12 @@ else:
             if name not in own:
                 setattr(made, name, function)
         return made
+
+
+def _worded(cls: Any) -> Any:
+    """A class with a docstring: of one without, dataclasses parses the signature, in whichever thread imports the class."""
+    cls.__doc__ = cls.__doc__ or cls.__name__
+    return cls
 
 
 def _init(cls: Any, frozen: bool, slots: bool) -> Any:
