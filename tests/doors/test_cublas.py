@@ -52,6 +52,12 @@ def test_every_routine_on_whole_numbers(tmp_path: Path, letter: str) -> None:
     assert done.stdout == wanted[letter]
 
 
+@needs_cc
+def test_products_of_fp8_gelu_and_a_change_of_layout(tmp_path: Path) -> None:
+    done = run("cublas_lt.c", tmp_path)
+    assert done.stdout == "fp8: 0, 0 wrong, largest right, 1 4\ngelu: 0, 0 wrong\nlayout: 0, 1 4 2 5 3 6\n"
+
+
 REST = """
 extern int cublasCreate_v2(void **), cublasDestroy_v2(void *), cublasSgetrfBatched(void *, int, void *, int, void *, void *, int);
 extern int cublasSgemm(char, char, int, int, int, float, void *, int, void *, int, float, void *, int), printf(const char *, ...);

@@ -30,6 +30,7 @@ _WRITTEN = _RELU | _BIAS | _GELU | _AUX | 1
 _OF_BITS = _RELU | _AUX  # an epilogue that keeps one bit an element
 _RESULT = 96  # bytes of cublasLtMatmulHeuristicResult_t
 _BY_ROWS = 1  # cublasLtOrder_t
+_LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}  # numbers of FP8
 
 
 @dataclass
@@ -100,14 +101,14 @@ routine("cublasLtLoggerForceDisable")(lambda: None)
 
 
 # algorithms: one, which a program may keep, check and hand back ---------------------------------------------------------------
-@routine("cublasLtMatmulAlgoGetHeuristic", "", "description a b c d preference wanted results number")
+@routine("cublasLtMatmulAlgoGetHeuristic", "", "description a b c d preference wanted results count")
 def algorithms(p: Call) -> None:
     """The algorithms for a product: one."""
     _check(found(p.description), (found(p.a), found(p.b), found(p.c), found(p.d)))
     if p.wanted < 1:
         raise Refused(Code.INVALID_VALUE)
     put_bytes(p.results, struct.pack("<8QQif4i", 1, *bytes(7), 0, 0, 1.0, *bytes(4)))
-    put_int(p.number, 1)
+    put_int(p.count, 1)
 
 
 @routine("cublasLtMatmulAlgoInit", "", "sums scale a_type b_type c_type d_type number out")
@@ -116,12 +117,12 @@ def algorithm(p: Call) -> None:
     put_bytes(p.out, struct.pack("<8Q", 1, *bytes(7)))
 
 
-@routine("cublasLtMatmulAlgoGetIds", "", "sums scale a_type b_type c_type d_type wanted out number")
+@routine("cublasLtMatmulAlgoGetIds", "", "sums scale a_type b_type c_type d_type wanted out count")
 def identities(p: Call) -> None:
     """The algorithms' numbers: 1."""
     if p.wanted > 0:
         put_int(p.out, 1)
-    put_int(p.number, 1)
+    put_int(p.count, 1)
 
 
 @routine("cublasLtMatmulAlgoCheck", "", "description a b c d chosen result")
@@ -176,28 +177,22 @@ def matmul(p: Call) -> StreamWork:
 
     def do() -> None:
         for number in range(layouts[3].batch):
-            matrices = [_matrix(layout, at, number) for layout, at in zip(layouts, (p.a, p.b, p.c, p.d))]
-            gemm = LibraryGemm(*matrices, of.a_turned, of.b_turned, of.sums, layouts[3].batch)
+            a, b, c, d = (_matrix(layout, at, number) for layout, at in zip(layouts, (p.a, p.b, p.c, p.d)))
+            gemm = LibraryGemm(a, b, c, d, of.a_turned, of.b_turned, of.sums, layouts[3].batch)
             scale = by() if (by_scales := factor(of.a_scale) * factor(of.b_scale)) == 1 else by() * np.float32(by_scales)
-            values, known = gemm.result(scale, plus(), _bias(of, matrices[3], number), bool(of.epilogue & _RELU))
+            values, known = gemm.result(scale, plus(), _bias(of, d, number), bool(of.epilogue & _RELU))
             known = known and not of.epilogue & (_GELU | _AUX)
             if of.epilogue & _GELU:
-                values = _gelu(of, values, matrices[3], number)
+                values = _gelu(of, values, d, number)
             if of.largest:
                 put_bytes(host(of.largest, 4), np.float32(np.abs(values).max(initial=0)).tobytes())
                 state().driver.memory.wrote(of.largest, 4)
-            dtype = np.dtype(matrices[3].dtype)
-            if dtype.itemsize == 1 and dtype.kind not in "iu":  # conversions to FP8 saturate
-                limit = float(np.float32(np.finfo(dtype).max if dtype.kind == "f" else _largest(dtype)))
+            if limit := _LARGEST.get(np.dtype(d.dtype).name):  # conversions to FP8 saturate
                 values = np.clip(values * factor(of.d_scale), -limit, limit)
-            matrices[3].put(values)
-            say(known, dtype)
+            d.put(values)
+            say(known, d.dtype)
 
     return p.work(do)
-
-
-def _largest(dtype: Any) -> float:
-    return 448.0 if dtype.name == "float8_e4m3fn" else 57344.0
 
 
 def _bias(of: Any, to: DeviceMatrix, number: int) -> Any:
@@ -224,6 +219,7 @@ def _gelu(of: Any, values: Any, to: DeviceMatrix, number: int) -> Any:
 def transform(p: Call) -> StreamWork:
     """C = alpha op(A) + beta op(B), from one layout to another."""
     of, layouts = found(p.description), [found(x) if x else None for x in (p.a_layout, p.b_layout, p.c_layout)]
+    batch = found(p.c_layout).batch
     for layout in layouts:
         if layout and layout.order not in (0, _BY_ROWS):
             raise unsupported("cublasLtMatrixTransform", f"the order {layout.order} of a matrix (cublasLtOrder_t) is not written")
@@ -234,7 +230,7 @@ def transform(p: Call) -> StreamWork:
         return factor * turned(_matrix(layout, address, number).array().astype(kind), operation)
 
     def do() -> None:
-        for number in range(layouts[2].batch):
+        for number in range(batch):
             values = term(by(), layouts[0], p.a, of.a_turned, number)
             if plus() != 0:
                 values = values + term(plus(), layouts[1], p.b, of.b_turned, number)

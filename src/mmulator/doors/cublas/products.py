@@ -78,7 +78,7 @@ def _put(to: DeviceMatrix, values: Any, beta: Any, fill: int = FULL) -> None:
     old = to.array()
     new = values + beta * old if beta != 0 else values
     if fill != FULL:
-        written = np.tri(*old.shape, dtype=bool)
+        written = np.tri(*old.shape) > 0
         new = np.where(written if fill == LOWER else written.T, new, old)
     to.put(new)
     say(False, to.dtype)
