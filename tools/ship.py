@@ -336,13 +336,12 @@ def main(folder: Path, architecture: str) -> None:
     from mmulator.codegen import shipped, sources
     from mmulator.doors.library import files
     from mmulator.doors.library.elf import library
-    from mmulator.doors.library.loaded import RUNTIMES
     from mmulator.doors.library.machines import HERE, MACHINES, MARKS
 
     if missing := [str(path) for path in FOLDERS if not path.is_dir()]:
         raise SystemExit(f"kernels that object code is made for are not there: {', '.join(missing)}")
     release, host = bool(architecture), MACHINES.get(architecture, HERE)
-    others = {files.shipped(soname): soname for soname in (*RUNTIMES.values(), files.DRIVER)} if host else {}
+    others = {files.shipped(soname): soname for soname in files.LIBRARIES} if host else {}
     found = {level: folder / f"{level}.bin" for level in levels_of(architecture)}
     folder.mkdir(parents=True, exist_ok=True)
     for path in {*folder.iterdir()} - {*found.values(), *map(folder.joinpath, others)}:

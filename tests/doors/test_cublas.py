@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mmulator.doors.cublas import rows, table
+from mmulator.doors.cublas import names, rows, table
 from mmulator.doors.library import files
 from mmulator.doors.library.loaded import BLAS
 from tests.support.places import DATA, ROOT
@@ -27,13 +27,13 @@ def run(source: str, place: Path, *options: str) -> subprocess.CompletedProcess[
 
 def test_rows_take_the_arguments_that_the_libraries_have() -> None:
     """Each row is a function that one of the libraries exports, and takes as many arguments as its declaration has."""
-    exported = {name: signature for library, _ in BLAS.values() for name, (signature, _) in rows.exports(library).items()}
+    exported = {name: signature for library, _ in BLAS.values() for name, (signature, _) in names.exports(library).items()}
     assert table.CHAPTERS and len(rows.ROWS) > 300
     for name, call in rows.ROWS.items():
         assert exported[name] != "-", name
         inspect.signature(call).bind(*range(len(exported[name].rstrip(">."))))
     for soname in BLAS:
-        assert all(callable(rows.ROWS.get(name) or rows.refusal(name)) for name in table.slots(soname))
+        assert all(callable(rows.ROWS.get(name) or rows.refusal(name)) for name in names.slots(soname))
 
 
 @needs_cc

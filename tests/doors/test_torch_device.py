@@ -76,7 +76,7 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def operators(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What torch_operators.py says of every third operator, with --release of all."""
+    """The lines of torch_operators.py for every third operator, with --release for all."""
     return dict(run("torch_operators.py", "2", "f", "1" if request.config.option.release else "3")[0])
 
 

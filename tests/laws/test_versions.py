@@ -151,7 +151,7 @@ def made(tree: ast.AST) -> Iterator[str]:
 
 
 def test_internal_names_of_torch_and_triton_are_in_their_tables() -> None:
-    """What a door uses of a library that begins with `_` has a row, in doors/torch/internals.py or doors/triton/internals.py."""
+    """Names that begin with `_`, of a library that a door uses, have a row in its internals.py."""
     rows = {*torch_names.NAMES, *torch_names.OPTIONAL, *triton_names.NAMES}
     parents = {row.rpartition(".")[0] for row in rows}
     trees = {path: ast.parse(path.read_text()) for path in (PACKAGE / "mmulator").rglob("*.py") if path.name != "internals.py"}

@@ -156,7 +156,7 @@ def test_the_first_element_apart() -> None:
 
 
 def test_memory_that_a_launch_did_not_touch_is_kept_where_it_is_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a product cut short did not read is there for the reference, also of an array larger than the limit."""
+    """The reference finds elements that a product cut short did not read, also of an array larger than the limit."""
     monkeypatch.setattr(kept, "WHOLE", 3 * kept.PAGE)
 
     def piece(start: int, pages: int, read: int) -> SeenMemory:

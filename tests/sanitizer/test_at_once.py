@@ -61,7 +61,7 @@ def drawn(seed: int) -> str:
 
 
 def findings(seed: int, threads: int = 1) -> str:
-    """What is said of a drawn program."""
+    """The text of all findings of a drawn program."""
     kernel = mm.Module.load(drawn(seed), name="drawn.ptx")["drawn"]
     report = kernel.launch(3, 64, [np.zeros(4096, np.uint8)], sanitize="strict", seed=seed, threads=threads, timeout=600)
     assert report.threads == 1

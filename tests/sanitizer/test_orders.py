@@ -1,5 +1,5 @@
-"""Who knows of whom: what has no room counts as known, is never a finding and never a crash, and is said. The ways of
-ordering are kernels of the corpus, kernels/races/order_*."""
+"""The order of threads, who knows of whom: what has no room counts as known, is never a finding and never a crash, and is
+said. The ways of ordering are kernels of the corpus, kernels/races/order_*."""
 
 from pathlib import Path
 

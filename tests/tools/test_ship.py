@@ -13,7 +13,7 @@ import pytest
 from mmulator.codegen import shipped, sources
 from mmulator.codegen.cpus import level_of
 from mmulator.doors.library import files
-from mmulator.doors.library.loaded import RUNTIMES
+from mmulator.doors.library.loaded import BLAS, RUNTIMES
 from mmulator.errors import OperandError
 from mmulator.isa.matrix import matrix_forms
 from mmulator.launch import tensor_tables
@@ -123,7 +123,7 @@ def test_what_the_processes_of_a_build_made_is_put_together(tmp_path: Path, monk
         found = shipped.of_file(folder / "x86-64-v3.bin")
         assert len(found) == 3 and found.find("of all", 2) == (b"code", ["one"])
         assert all(found.find(f"{n} of 2, x86-64-v3, cache", 2) for n in range(2))
-        libraries = [files.shipped(soname) for soname in (files.DRIVER, *RUNTIMES.values())]
+        libraries = sorted(files.shipped(soname) for soname in (files.DRIVER, *RUNTIMES.values(), *BLAS))
         assert sorted(path.name for path in folder.iterdir()) == ["files.txt", *libraries, "x86-64-v3.bin", "x86-64-v4.bin"]
         bad = True
     monkeypatch.setattr(ship, "asked", lambda: "something else")

@@ -19,6 +19,7 @@ from mmulator.twin.matrices import twin_matmul
 DEVICES = ("sm_90",)
 ALIGNED = 8  # elements of 16 bits that rows are a multiple of
 CHUNK = 16  # elements of K that are added up at once
+NAN = 0x7FFF  # of f16 and bf16
 # A K longer than LONG with fewer than FEW results is cut in parts (none was with more than half as many), whose number is not
 # known. Bits were compared up to a K of DEEPEST, and up to that of batches.
 LONG, FEW, DEEPEST, DEEPEST_OF_BATCHES = 2560, 1 << 20, 6400, 16384
@@ -80,6 +81,15 @@ def finished(sums: Any, alpha: Any, beta: Any, c: Any, dtype: Any, bias: Any = N
         total = sums * alpha if beta == 0 else _fused(sums, alpha, beta * c.astype(np.float32))
         total = total if bias is None else total + bias
         return np.where(total > 0, total, np.float32(0)) if relu else total
+
+
+def rounded(values: Any, dtype: Any) -> Any:
+    """Values as another floating-point type of NumPy's; a NaN of 16 bits is 0x7fff, as a GPU's conversions make it."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = values.astype(dtype)
+    if made.dtype.itemsize == 2 and (nan := np.isnan(values)).any():
+        made.view(np.uint16)[nan] = NAN
+    return made
 
 
 def _fused(a: Any, b: Any, c: Any) -> Any:

@@ -97,7 +97,7 @@ def test_under_the_sanitizer_it_is_a_finding() -> None:
 
 
 def test_values_that_share_bytes_are_other_values() -> None:
-    """Of 0.75 = 0x3f400000, 0.5 = 0x3f000000 and 0 the byte that the trial changed is the same in the last two."""
+    """A trial changed one byte of 0.75 = 0x3f400000, 0.5 = 0x3f000000 and 0: it is the same in the last two."""
     before, after, last = ({"p": np.array([x, 7], np.float32).view(np.uint8)} for x in (0.75, 0.5, 0))
     same, other = (Trial(None, (1, 1, 1), b, a, 1) for b, a in ((before, after), (after, last)))
     assert _other(same, other, "p") and not _other(same, same, "p") and same.changed("p").tolist() == [True] * 8

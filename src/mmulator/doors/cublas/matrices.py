@@ -16,20 +16,19 @@ from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import state
 from mmulator.driver.told import note
-from mmulator.instruction.cublas import LibraryProduct, chain, finished, is_chain
+from mmulator.instruction.cublas import LibraryProduct, chain, finished, is_chain, rounded
 from mmulator.launch.arena import bytes_at
 
-NORMAL, TRANSPOSED, CONJUGATED = 0, 1, 2  # cublasOperation_t
+NORMAL, CONJUGATED = 0, 2  # cublasOperation_t; 1: transposed
 LOWER, UPPER, FULL = 0, 1, 2  # cublasFillMode_t
 LEFT, RIGHT = 0, 1  # cublasSideMode_t
 _HALVES = {np.dtype(np.float16): "f16", np.dtype(ml_dtypes.bfloat16): "bf16"}
-_NAN = 0x7FFF  # of f16 and bf16, that a GPU's conversions make
 # cublasComputeType_t -> the type of sums, without the pedantic ones, which are one more; complex matrices have complex sums
 SUMS: dict[int, Any] = {
     64: np.float16, 65: np.float16, 68: np.float32, 69: np.float32, 74: np.float32, 75: np.float32, 77: np.float32,
     78: np.float32, 70: np.float64, 71: np.float64, 72: np.int32, 73: np.int32,
 }  # fmt: skip
-F32, PEDANTIC = 68, 69
+F32 = 68
 
 
 @dataclass(frozen=True)
@@ -91,18 +90,14 @@ def vector(address: int, dtype: Any, count: int, step: int) -> tuple[DeviceMatri
 
 
 def converted(values: Any, dtype: Any) -> Any:
-    """Values as another type, as the library's conversions round them: to integers with saturation, NaN of 16 bits as 0x7fff."""
+    """Values as another type, as the library's conversions round them; to integers with saturation."""
     to = np.dtype(dtype)
     if to == values.dtype:
         return values
     if to.kind in "iu" and values.dtype.kind == "f":
         limits = np.iinfo(to)
         return np.clip(np.rint(np.nan_to_num(values, nan=0.0)), limits.min, limits.max).astype(to)
-    with np.errstate(over="ignore", invalid="ignore"):
-        made = values.astype(to)
-    if to in _HALVES and (nan := np.isnan(values)).any():
-        made.view(np.uint16)[nan] = _NAN
-    return made
+    return rounded(values, to)
 
 
 def turned(matrix: Any, operation: int) -> Any:

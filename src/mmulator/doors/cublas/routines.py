@@ -22,11 +22,12 @@ from mmulator.doors.cublas.rows import (
     text,
     version,
 )
+from mmulator.doors.cudart.rows import VERSIONS
 from mmulator.doors.libcuda.abi import Refused, needed, put, put_int, unsupported
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.memory import move
 
-VERSION = {12: 120903, 13: 130101}  # of the library, by that of CUDA
+VERSION = {12: 120903, 13: 130100}  # of the library, by that of CUDA; 13.1.0 is the one whose bits are known
 _WORDS = {7: "an unsupported value or parameter was passed to the function", 15: "the requested functionality is not supported"}
 
 
@@ -102,7 +103,7 @@ def get_property(which: int, out: int) -> None:
     put_int(out, (of // 10000, of // 100 % 100, of % 100)[which])
 
 
-ROWS["cublasGetCudartVersion"] = ROWS["cublasLtGetCudartVersion"] = lambda: {12: 12090, 13: 13010}[version[0]]
+ROWS["cublasGetCudartVersion"] = ROWS["cublasLtGetCudartVersion"] = lambda: VERSIONS[version[0]]
 ROWS["cublasLtGetVersion"] = lambda: VERSION[version[0]]
 ROWS["cublasGetStatusName"] = ROWS["cublasLtGetStatusName"] = lambda status: text(
     f"CUBLAS_STATUS_{STATUSES.get(status, 'UNKNOWN')}"

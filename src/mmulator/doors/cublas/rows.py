@@ -4,25 +4,24 @@
 
 A name that the real libraries export and no row has is refused. Names and arguments stand in libcublas.txt and libcublasLt.txt.
 
-Source: cuBLAS Library User Guide 13.1, and 12.9 for what only CUDA 12 has.
+Source: cuBLAS Library User Guide 13, and the headers cublas_api.h and cublasLt.h of cuBLAS 13.10 and 12.9.
 """
 
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial, wraps
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
+from mmulator.doors.cublas.names import signature_of
 from mmulator.doors.libcuda import abi
 from mmulator.doors.libcuda.abi import Refused, get_bytes, put_bytes
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import PRIMARY, state
-from mmulator.doors.library.threads import keep
 from mmulator.errors import UnsupportedError
 
 version = [13]  # of CUDA, of the library that the process has loaded last
@@ -32,7 +31,7 @@ STATUSES = {
     0: "SUCCESS", 1: "NOT_INITIALIZED", 3: "ALLOC_FAILED", 7: "INVALID_VALUE", 8: "ARCH_MISMATCH", 11: "MAPPING_ERROR",
     13: "EXECUTION_FAILED", 14: "INTERNAL_ERROR", 15: "NOT_SUPPORTED", 16: "LICENSE_ERROR",
 }  # fmt: skip
-_OF_CODES = {
+_OF_CODES: dict[int, int] = {
     Code.SUCCESS: SUCCESS, Code.INVALID_VALUE: INVALID_VALUE, Code.OUT_OF_MEMORY: ALLOC_FAILED, Code.NOT_SUPPORTED: NOT_SUPPORTED,
     Code.INVALID_HANDLE: INVALID_VALUE, Code.NOT_INITIALIZED: NOT_INITIALIZED,
 }  # fmt: skip
@@ -62,19 +61,6 @@ class LibraryHandle:
 
     def __post_init__(self) -> None:
         self.settings: dict[str, int] = {}
-
-
-@cache
-def exports(library: str) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """(arguments, versions of CUDA) of the functions of a library ("libcublas"), by name."""
-    lines = Path(__file__).with_name(f"{library}.txt").read_text().splitlines()
-    rows = (line.split() for line in lines if not line.startswith("#"))
-    return {name: (signature, tuple(map(int, versions))) for name, signature, *versions in rows}
-
-
-def signature_of(name: str) -> str | None:
-    """The arguments of a function of either library, as the tables say; None for one that neither has."""
-    return next((exports(n)[name][0] for n in ("libcublas", "libcublasLt") if name in exports(n)), None)
 
 
 # handles and opaque values ------------------------------------------------------------------------------------------------
@@ -115,31 +101,27 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
             return
         queue = state().stream(work.stream)
         if queue.capture is not None:
-            queue.capture.add(queue, "call", work)
+            queue.capture.add(queue, "call", work.do)
         else:
-            work()
+            work.do()
 
     inner = abi.guarded(run, name)
 
     @wraps(function)
     def call(*args: int) -> int:
-        keep()
         code = inner(*args)
         if code:
             abi.tell(abi.taken())
-        return _OF_CODES.get(Code(code), EXECUTION_FAILED) if code in Code._value2member_map_ else EXECUTION_FAILED
+        return _OF_CODES.get(code, EXECUTION_FAILED)
 
     return call
 
 
-class StreamWork:
+class StreamWork(NamedTuple):
     """Work of a function on a stream. stream: its handle. do: carries it out."""
 
-    def __init__(self, stream: int, do: Callable[[], None]) -> None:
-        self.stream, self.do = stream, do
-
-    def __call__(self) -> None:
-        self.do()
+    stream: int
+    do: Callable[[], None]
 
 
 class Call(SimpleNamespace):
@@ -224,6 +206,7 @@ def give(handle: LibraryHandle, address: int, value: Any, dtype: Any) -> None:
         state().driver.memory.wrote(address, len(data))
 
 
+@cache
 def text(words: str) -> int:
     """The address of a text that stays."""
     _kept.append(ctypes.create_string_buffer(words.encode()))

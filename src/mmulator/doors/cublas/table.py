@@ -4,6 +4,7 @@ import ctypes
 from typing import Any
 
 from mmulator.doors.cublas import lt, products, routines, rows
+from mmulator.doors.cublas.names import exports, slots
 from mmulator.doors.cudart import rows as runtime
 from mmulator.doors.cudart.table import put
 from mmulator.doors.library.loaded import BLAS
@@ -11,16 +12,10 @@ from mmulator.doors.library.loaded import BLAS
 CHAPTERS = (routines, products, lt)  # their functions are registered as they are imported
 
 
-def slots(soname: str) -> list[str]:
-    """Names that a library exports, as the slots of its table follow."""
-    name, version = BLAS[soname]
-    return [n for n, (_, versions) in rows.exports(name).items() if version in versions]
-
-
 def fill(library: ctypes.CDLL, soname: str) -> None:
     """Fill the table of a library."""
     rows.version[0] = BLAS[soname][1]
-    exported = rows.exports(BLAS[soname][0])
+    exported = exports(BLAS[soname][0])
     put(library, [_native(name, exported[name][0]) for name in slots(soname)])
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # what makes libraries knows all of the compiler: it is impor
     from mmulator.doors.library.machines import MachineCode
 
 DRIVER = "libcuda.so.1"
+LIBRARIES = (*RUNTIMES.values(), DRIVER, *BLAS)
 LINKS = {
     "libcuda.so": DRIVER, "libcudart.so": RUNTIMES[13], "libcublas.so": "libcublas.so.13", "libcublasLt.so": "libcublasLt.so.13",
 }  # fmt: skip
@@ -100,7 +101,7 @@ def made(soname: str, said: Mapping[str, str]) -> Exports:
         plain, noted = names()
         return Exports(soname, plain, noted, strings=said)
     if soname in BLAS:
-        from mmulator.doors.cublas.table import slots as functions
+        from mmulator.doors.cublas.names import slots as functions
 
         return Exports(soname, functions(soname), version=soname, strings=said)
     from mmulator.doors.cudart.table import OF_NVRTC, slots
@@ -152,7 +153,7 @@ def _folder() -> Path:
     place = base / name
     if not (place / "complete").exists():
         place.mkdir(mode=0o700, exist_ok=True)
-        for soname in (*RUNTIMES.values(), DRIVER, *BLAS):
+        for soname in LIBRARIES:
             write(place / soname, _library(soname, HERE), mode=0o700)
         for link, target in LINKS.items():
             with suppress(FileExistsError):

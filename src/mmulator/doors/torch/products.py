@@ -11,11 +11,10 @@ import torch
 
 from mmulator.doors.torch import dispatch
 from mmulator.driver import current
-from mmulator.instruction.cublas import ALIGNED, LibraryProduct, chain, finished, is_chain
+from mmulator.instruction.cublas import ALIGNED, LibraryProduct, chain, finished, is_chain, rounded
 
 _TYPES = {torch.float16: "f16", torch.bfloat16: "bf16"}
 _NUMPY = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
-_NAN = 0x7FFF  # that a GPU's conversions make
 OPERATORS = tuple(name + out for name in ("mm", "bmm", "addmm", "baddbmm") for out in ("", ".out"))
 
 
@@ -53,11 +52,8 @@ def product(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None = None, *, 
     sums = chain(type, device, _raw(a), _raw(b)).view(np.float32)
     other = None if c is None or beta == 0 else c.expand(sums.shape).to(torch.float32).numpy()
     beta, bias = (0, other) if biased or other is None else (beta, None)
-    d = finished(sums, alpha, beta, other, _NUMPY[type], bias)
-    made, nan = torch.from_numpy(d).to(a.dtype), np.isnan(d)
-    if nan.any():
-        made.view(torch.int16)[torch.from_numpy(nan)] = _NAN
-    return made
+    made = rounded(finished(sums, alpha, beta, other, _NUMPY[type], bias), _NUMPY[type])
+    return torch.from_numpy(made.view(np.uint16)).view(a.dtype)
 
 
 class LibraryOperator(dispatch.Operator):

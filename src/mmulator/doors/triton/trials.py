@@ -40,7 +40,7 @@ class Trial:
     threads: int
 
     def changed(self, label: str) -> np.ndarray:
-        """Which bytes of an argument it changed, with those beside them: of a new value some bytes may be as before."""
+        """Bytes of an argument that the trial changed, with those beside them: of a new value some bytes may be as before."""
         found = self.before[label] != self.after[label]
         words = np.pad(found, (0, -len(found) % _WORD)).reshape(-1, _WORD).any(axis=1)
         return np.repeat(words, _WORD)[: len(found)]
