@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.diagnostics.findings.ended import FAULTS
+from mmulator.diagnostics.findings.topics import FAULTS
 from mmulator.errors import ExecutionFault, LaunchError, LimitReached, UndefinedBehaviour, undefined
 from mmulator.findings import (
     Finding,

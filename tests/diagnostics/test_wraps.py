@@ -2,7 +2,7 @@
 
 import pytest
 
-from mmulator.diagnostics.faults.wraps import wrapped
+from mmulator.diagnostics.faults.memory import wrapped
 from mmulator.ptx.parser import parse_module
 from mmulator.source import Source
 

@@ -43,6 +43,7 @@ def test_every_piece_of_a_sentence_is_in_a_text(part: str) -> None:
         broken = [r for r in RULES.values() if r not in OF_LAUNCHES]  # by kernels; others: tests/doors/triton/test_trials.py
         hints = [(r.name, r.hint, [words.in_words(r.hint, name) for name in ("", *words.TERMS)]) for r in broken]
         every += hints + [(r.name, r.section, [r.section]) for r in broken]
+        every += [(r.name, piece, [piece]) for r in broken for piece in pieces(ast.parse(repr((r.says, "")), mode="eval"))]
     known = breaches.ROOT / f"missing_{part}.txt"
     missing = {f"{where}: {piece}" for where, piece, ways in every if not any(way in said() for way in ways)}
     assert missing == set(known.read_text().splitlines() if known.exists() else ())

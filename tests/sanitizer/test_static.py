@@ -4,13 +4,11 @@ import pytest
 
 import mmulator as mm
 from mmulator.program.static import static_findings
-from mmulator.rules import RULES
-from mmulator.rules.accumulators import RULES as OF_REGISTERS
-from mmulator.rules.text import RULES as OF_TEXT
+from mmulator.rules import RULES, TOPICS
 from tests.support import breaches
 from tests.support.corpus import FOLDER
 
-ONLY_STATIC = {rule.name for rule in OF_TEXT}
+ONLY_STATIC = {rule.name for rule in TOPICS["text"]}
 RUN = [file for file in breaches.every() if file.suffix == ".ptx" and "sanitize=" not in file.read_text()]
 COMPILED = sorted(file.name for file in (FOLDER / "ptx").glob("*.ptx"))
 
@@ -32,7 +30,7 @@ def test_what_compilers_make_is_right(name: str) -> None:
 
 
 def test_rules_that_say_that_they_are_static_are() -> None:
-    said = {rule.name for rule in OF_REGISTERS if rule.static}
+    said = {rule.name for rule in TOPICS["accumulators"] if rule.static}
     changes = (c for file in breaches.files("accumulators") for c in breaches.changes(file))
     assert {rule for c in changes for rule in rules_of(breaches.text(c.file, c.name))} == said
     static = {rule for file in breaches.files("static") for change in breaches.changes(file) for rule in change.rules}

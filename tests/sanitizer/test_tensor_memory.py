@@ -8,7 +8,7 @@ import pytest
 
 import mmulator as mm
 from mmulator.layouts.instruction_descriptor import KINDS
-from mmulator.rules import RULES
+from mmulator.rules import RULES, TOPICS
 from mmulator.rules import tensor_memory as rules
 from tests.support import breaches, places
 from tests.support.tensor_cases import draw, make, scale_factors
@@ -64,7 +64,7 @@ TITLES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("rule", rules.RULES, ids=lambda r: r.name)
+@pytest.mark.parametrize("rule", TOPICS["tensor_memory"], ids=lambda r: r.name)
 def test_rules_name_sections_that_exist(rule: Any) -> None:
     document, _, sections = rule.section.partition(", ")
     assert document == "PTX ISA 9.1" and set(re.split(": |; ", sections)) <= TITLES

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.diagnostics.findings.memory import OF_CLUSTER, OF_LAUNCH, RENEWED, Memory
-from mmulator.diagnostics.findings.sentences import findings_of
 from mmulator.diagnostics.findings.shadows import leave
+from mmulator.diagnostics.findings.topics import OF_CLUSTER, OF_LAUNCH, RENEWED, Memory, findings_of, of_the_end
 from mmulator.diagnostics.stillness import Quiescence
 from mmulator.findings import ordered
 from mmulator.launch.arena import pointer
@@ -107,8 +106,6 @@ class Sanitizer(Observer):
         return self.livelock
 
     def stopped(self, error: ExecutionFault, residents: Sequence[Resident]) -> None:
-        from mmulator.diagnostics.findings.ended import of_the_end
-
         error.findings = of_the_end(self.grid, residents, error, self.livelock)
 
     def failed(self, fault: ExecutionFault) -> None:

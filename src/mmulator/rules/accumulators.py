@@ -55,14 +55,14 @@ NOT_COMMITTED = Rule(
     "wgmma.wait_group waits for groups, so a wgmma.mma_async that no wgmma.commit_group follows is never waited for, and "
     "what it computed can never be used.",
     "put wgmma.commit_group after the last wgmma of a batch, and wgmma.wait_group before its results are used",
-    static=True,
+    static=True, says="the thread exits, and no wgmma.commit_group has followed this wgmma",
 )  # fmt: skip
 NOT_WAITED = Rule(
     106, "wgmma-not-waited", Severity.WARNING, "a thread exits while a group of wgmma is pending",
     _WAIT,
     "What a wgmma.mma_async computed can be used after the wgmma.wait_group that covers its group; here none follows.",
     "put wgmma.wait_group 0 before the results are used, or leave out the wgmma",
-    static=True,
+    static=True, says="the thread exits, and no wgmma.wait_group has covered this wgmma's group",
 )  # fmt: skip
 OVERLAP = Rule(
     107, "wgmma-accumulators-overlap", Severity.WARNING, "accumulators of two wgmma in flight share some of their registers",
@@ -88,8 +88,3 @@ def in_module(rule: Rule, options: Collection[str]) -> Rule:
     """The rule that is broken where a module breaks a rule. options: words of its .target besides the architecture."""
     mended = rule in (READ_EARLY, WRITTEN_EARLY, A_OVERWRITTEN, FENCE_MISSING)
     return SERIALIZED if mended and "debug" in options else rule
-
-
-RULES: tuple[Rule, ...] = (
-    READ_EARLY, WRITTEN_EARLY, A_OVERWRITTEN, A_READ, FENCE_MISSING, NOT_COMMITTED, NOT_WAITED, OVERLAP, SERIALIZED,
-)  # fmt: skip

@@ -11,6 +11,7 @@ PARTIAL_WARP = Rule(
     ".aligned says that all 32 threads of the warp execute this very instruction. It is undefined if they evaluate a condition "
     "around it differently, if two places of the text have one each for a part, or if a thread has exited or does not exist.",
     "let all lanes of the warp take the same branches up to here, and let none return before", order=1,
+    faults="PARTIAL_WARP",
 )  # fmt: skip
 INCOMPLETE = Rule(
     601, "warpgroup-incomplete", Severity.ERROR, "a wgmma instruction by a warpgroup that lacks threads", _WARPGROUP,
@@ -30,6 +31,7 @@ RESIZE = Rule(
     "PTX ISA 9.1, Miscellaneous Instructions: setmaxnreg",
     "setmaxnreg.dec must not ask for more registers than the thread has, setmaxnreg.inc not for fewer.",
     "count the registers that each warpgroup has, from the bound of .maxnreg or .minnctapersm on",
+    faults="REGISTERS",
 )  # fmt: skip
 LANES_EXITED = Rule(
     604, "aligned-lanes-exited", Severity.WARNING, "lanes of a warp exit before an .aligned barrier of the warp", f"{_SYNC}: bar",
@@ -78,16 +80,19 @@ COUNTS = Rule(
     620, "barrier-count-differs", Severity.ERROR, "one barrier with two thread counts", f"{_SYNC}: bar",
     "All threads that use a barrier before it completes name the same number of threads, or none does.",
     "name the count everywhere or nowhere", order=1,
+    faults="BARRIER_COUNTS",
 )  # fmt: skip
 BARRIER = Rule(
     621, "barrier-operand-invalid", Severity.ERROR, "a barrier that does not exist, or an impossible count", f"{_SYNC}: bar",
     "Barriers are 0 to 15; a thread count is a multiple of the warp size.",
     "name a barrier from 0 to 15, and a count of whole warps: each counts 32",
+    faults="BAD_BARRIER",
 )  # fmt: skip
 BARRIER_LANES = Rule(
     622, "barrier-operand-differs", Severity.ERROR, "lanes of a warp name different barriers or counts", f"{_SYNC}: bar",
     "A warp arrives at one barrier, with one thread count, as a whole.",
     "compute barrier and count from values that the whole warp shares", order=1,
+    faults="BARRIER_LANES",
 )  # fmt: skip
 PARTNERS = Rule(
     623, "barrier-partners-vary", Severity.WARNING, "luck decides which warps meet at a barrier", f"{_SYNC}: bar",
@@ -95,16 +100,12 @@ PARTNERS = Rule(
     "takes no part in a round must be ordered after it before it comes: else it may come in another's place, and what the "
     "barrier orders is another thing in each run.",
     "give each group of warps a barrier number of its own, or put a barrier of all between two uses by different warps",
-    order=1,
+    order=1, says="{this} by a warp that nothing orders after the last round of this barrier, of other warps",
 )  # fmt: skip
 BRANCH = Rule(
     630, "branch-index-out-of-range", Severity.ERROR, "brx.idx with an index that its list does not have",
     "PTX ISA 9.1, Control Flow Instructions: brx.idx",
     "The index must be less than the number of targets; what happens else is not defined.",
     "compare the index with the length of the list first",
-)  # fmt: skip
-
-RULES: tuple[Rule, ...] = (
-    PARTIAL_WARP, INCOMPLETE, DIVERGED, RESIZE, LANES_EXITED, UNSETTLED, NOT_MEMBER, MASKS, NO_SOURCE, EXITED_MEMBER,
-    COUNTS, BARRIER, BARRIER_LANES, PARTNERS, BRANCH,
+    faults="BAD_BRANCH",
 )  # fmt: skip

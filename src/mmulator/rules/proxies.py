@@ -32,12 +32,14 @@ REFILL_EARLY = Rule(
     "A copy may write from its issue on. Whoever issues it must know that all readers of what the bytes held are done: they "
     "arrive at an mbarrier, or at a barrier, after their reads, and the producer waits there before it issues the copy.",
     "arrive at the stage's \"empty\" mbarrier after the last read (of every lane), and wait for it before the next copy",
+    says="bytes are overwritten that {other} may not have read yet",
 )  # fmt: skip
 OPERAND_OVERWRITTEN = Rule(
     203, "wgmma-operand-overwritten", Severity.ERROR, "shared memory is written while a wgmma that reads it is pending", _WGMMA,
     "wgmma.mma_async reads its matrices in shared memory at any time from its issue until a wgmma.wait_group that covers it. "
     "Until then nobody may write there, neither threads nor copies.",
     "let a wgmma.wait_group that covers the wgmma come before the write, and before the arrive that lets another thread write",
+    says="bytes are overwritten that a pending {other} may still read",
 )  # fmt: skip
 SOURCE_REUSED = Rule(
     204, "bulk-source-reused", Severity.ERROR, "memory is written while an asynchronous copy reads it", _WAIT,
@@ -46,6 +48,7 @@ SOURCE_REUSED = Rule(
     "before may be what is copied. After wait_group.read N the newest N groups may still be unread.",
     "wait with cp.async.bulk.wait_group.read (by the thread that committed the group), then a barrier, before the bytes are "
     "written again",
+    says="bytes are overwritten that {other} may still copy",
 )  # fmt: skip
 WRITE_OVERLAP = Rule(
     205, "async-write-overlap", Severity.ERROR, "nothing orders an asynchronous write and another access to the same bytes",
@@ -53,6 +56,7 @@ WRITE_OVERLAP = Rule(
     "Asynchronous copies have no order among each other, nor with what threads do after the issue. Two of them that write the "
     "same bytes, or one and a store, leave either value, or parts of both.",
     "give each bytes of its own, or wait for the first to be complete before the second begins",
+    says="nothing orders this and {other}, which accesses the same bytes",
 )  # fmt: skip
 RESULT_EARLY = Rule(
     206, "bulk-result-read-early", Severity.ERROR, "the result of an asynchronous store is used before it is complete", _WAIT,
@@ -60,6 +64,7 @@ RESULT_EARLY = Rule(
     "of the thread that issued it covers its group: .read says only that the source may be written again.",
     "wait with cp.async.bulk.wait_group (no .read) in the thread that issued the store before anybody of this grid uses the "
     "result",
+    says="the bytes that {other} stores are used before it is known to be complete",
 )  # fmt: skip
 OPERAND_RACE = Rule(
     207, "async-operand-race", Severity.ERROR, "nothing orders a write and an asynchronous operation that reads the bytes",
@@ -67,6 +72,7 @@ OPERAND_RACE = Rule(
     "What a wgmma or an asynchronous copy reads must be written before, and all writers must have told the thread that issues "
     "it (all four warps, for a wgmma) by a barrier, an mbarrier or a flag. A fence alone tells nobody.",
     "put a barrier between the writers (after their fence.proxy.async) and the operation",
+    says="bytes are read that {other} writes, and nothing orders the two",
 )  # fmt: skip
 PENDING_AT_EXIT = Rule(
     208, "bulk-pending-at-exit", Severity.NOTE, "a thread exits while its asynchronous store may still read shared memory",
@@ -74,12 +80,14 @@ PENDING_AT_EXIT = Rule(
     "The shared memory of a block is gone when its threads have exited. Only the thread that issued a store can know that its "
     "source was read. It is a note, since kernels that are in wide use (DeepGEMM's) end so: chips seem to keep the memory.",
     "execute cp.async.bulk.wait_group.read 0 in that thread before it exits",
+    says="the thread exits while this may still read shared memory",
 )  # fmt: skip
 NEVER_COMMITTED = Rule(
     209, "bulk-never-committed", Severity.ERROR, "an asynchronous store is never committed to a group", _COMMIT,
     "cp.async.bulk.wait_group waits for groups that were committed. A store after the last cp.async.bulk.commit_group of its "
     "thread is in none: no wait covers it.",
     "execute cp.async.bulk.commit_group after the store, in the same thread, before the wait",
+    says="the thread exits and has not committed this to a bulk group",
 )  # fmt: skip
 MAP_FENCE_MISSING = Rule(
     210, "tensormap-fence-missing", Severity.ERROR, "a tensor map that the kernel changed is used without its fences", _MAPS,
@@ -95,6 +103,7 @@ MAP_IN_FLIGHT = Rule(
     "A copy reads its tensor map at any time until it is complete (a load: the phase of its mbarrier) or until "
     "cp.async.bulk.wait_group[.read] of its thread covers it.",
     "wait for the copies that use the map, in the thread that issued them, before it is changed",
+    says="the tensor map is changed while {other} may still use it",
 )  # fmt: skip
 COPY_FENCE_MISSING = Rule(
     212, "proxy-fence-missing-copy", Severity.NOTE, "wgmma reads what cp.async copied, with no fence.proxy.async", _ASYNC_PROXY,
@@ -112,6 +121,7 @@ WRITE_FENCE_MISSING = Rule(
     "threads fill with zeros before a copy brings a part of it, or a result that a copy adds to what threads initialised.",
     "let each writer execute fence.proxy.async (of this state space) after its writes and before the barrier that leads to the "
     "copy",
+    says="bytes that {other} wrote are written over through the asynchronous proxy with no fence.proxy.async between",
 )  # fmt: skip
 REFILL_FENCE_MISSING = Rule(
     214, "proxy-fence-missing-refill", Severity.NOTE,
@@ -120,10 +130,8 @@ REFILL_FENCE_MISSING = Rule(
     "through two proxies need a fence.proxy.async between: after the reads, before the arrive that frees the stage. This is a "
     "note only, since CUTLASS has no such fence in its pipelines, and a read that is complete keeps its value.",
     "execute fence.proxy.async after the reads and before the arrive or barrier that frees the buffer",
-)  # fmt: skip
-
-RULES: tuple[Rule, ...] = (
-    FENCE_MISSING, READ_BEFORE_WAIT, REFILL_EARLY, OPERAND_OVERWRITTEN, SOURCE_REUSED, WRITE_OVERLAP, RESULT_EARLY, OPERAND_RACE,
-    PENDING_AT_EXIT, NEVER_COMMITTED, MAP_FENCE_MISSING, MAP_IN_FLIGHT, COPY_FENCE_MISSING,
-    WRITE_FENCE_MISSING, REFILL_FENCE_MISSING,
+    says=(
+        "bytes that threads have read ({other}) are written over through the asynchronous proxy with no fence.proxy.async "
+        "between"
+    ),
 )  # fmt: skip

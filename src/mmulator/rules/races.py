@@ -138,6 +138,7 @@ STEADY = Rule(
     "help: the load may find an older value in that cache.",
     "load with ld.global (no .nc): in CUDA, no const __restrict__ and no __ldg for a pointer whose memory the kernel writes; or "
     "write the bytes in an earlier launch",
+    says="{this} reads as read-only what {other} has written in this launch",
 )  # fmt: skip
 STEADY_LATER = Rule(
     312, "nc-load-overwritten", Severity.NOTE, "the kernel writes later what a read-only load (ld.global.nc, ldu) reads",
@@ -145,6 +146,7 @@ STEADY_LATER = Rule(
     _NC + "Here the kernel writes the bytes after the load, in order. By the letter that is wrong, and kernels that work in "
     "place do it; it does no harm as long as no thread loads the bytes in this way again.",
     "load with ld.global (no .nc), or write to another buffer",
+    says="{this} reads as read-only what {other} writes later in this launch",
 )  # fmt: skip
 SIZES = _race(
     313, "race-size", "strong accesses to the same bytes, of elements of different sizes",
@@ -174,7 +176,3 @@ MATRIX_ROWS = Rule(
 )  # fmt: skip
 
 BY_THREADS = frozenset(r.number for r in (WRITE_WRITE, READ_WRITE, IN_WARP, BETWEEN_BLOCKS, IN_CLUSTER))  # of any two accesses
-RULES: tuple[Rule, ...] = (
-    WRITE_WRITE, READ_WRITE, IN_WARP, BETWEEN_BLOCKS, IN_CLUSTER, PLAIN_SYNC, COPY_READ, COPY_OVERWRITTEN, COPY_SOURCE, SCOPE,
-    HALF_STRONG, NOT_RELEASED, REPLICATED_READ, STEADY, STEADY_LATER, SIZES, UNREAD, LANES_DIFFER, MATRIX_ROWS,
-)  # fmt: skip

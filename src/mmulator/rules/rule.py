@@ -32,6 +32,9 @@ class Rule:
     static: whether `mmulator check` finds some breaches without a run.
     family: rules of one family state the same for different threads; their findings at one pair of lines become one finding.
     order: of findings of one severity those of a lower order stand first, since others may follow from them.
+    says: the message of a finding, with {this} and {other} for the names of its instructions; "" if there are several
+        (diagnostics/findings/).
+    faults: names of the kinds of faults (native/state.py: FaultKind) that break the rule whatever else is the case.
     """
 
     number: int
@@ -44,6 +47,8 @@ class Rule:
     static: bool = False
     family: str = ""
     order: int = 3
+    says: str = ""
+    faults: str = ""
 
     @property
     def kind(self) -> str:

@@ -40,6 +40,7 @@ READ_EARLY = Rule(
     "half-made sums.",
     "put tcgen05.commit after the operations, and let every warp wait for the phase of its mbarrier, and execute "
     "tcgen05.fence::after_thread_sync, before tcgen05.ld",
+    says="{this} reads what {other} may not have written yet: no wait for its tcgen05.commit lies between",
 )  # fmt: skip
 WRITTEN_EARLY = Rule(
     1004, "tensor-written-early", Severity.ERROR, "tcgen05.st overwrites what tcgen05.mma, cp or shift may still use", _COMMIT,
@@ -47,6 +48,7 @@ WRITTEN_EARLY = Rule(
     "tcgen05.commit of the same thread after them arrives. What tcgen05.st writes there before may be lost, or multiplied in "
     "place of what was meant.",
     "wait for the phase of the mbarrier that tcgen05.commit arrives at before tcgen05.st",
+    says="{this} overwrites what {other} may still use: no wait for its tcgen05.commit lies between",
 )  # fmt: skip
 WAIT_MISSING = Rule(
     1005, "tensor-wait-missing", Severity.ERROR, "a tcgen05.ld or tcgen05.st is not waited for before its cells are used again",
@@ -74,6 +76,7 @@ COMMIT_FENCE_MISSING = Rule(
     "tcgen05.fence::after_thread_sync before it accesses what the operations wrote. CUTLASS' tutorials leave it out, and no "
     "chip is known to show it. That is why this is a note.",
     "execute tcgen05.fence::after_thread_sync after the wait",
+    says="{this} uses what {other} wrote, with no tcgen05.fence::after_thread_sync after the wait for its tcgen05.commit",
 )  # fmt: skip
 RACE = Rule(
     1008, "tensor-race", Severity.ERROR, "nothing orders two accesses to the same cells of tensor memory",
@@ -81,6 +84,7 @@ RACE = Rule(
     "Where two threads access the same cells of tensor memory and one of them writes, a barrier, an mbarrier or a flag must "
     "order the two, with tcgen05.fence on both sides.",
     "put a barrier between the two, tcgen05.fence::before_thread_sync before it and tcgen05.fence::after_thread_sync after it",
+    says="nothing orders {this} and {other}, which access the same cells",
 )  # fmt: skip
 UNORDERED = Rule(
     1009, "tensor-products-unordered", Severity.ERROR,
@@ -95,6 +99,7 @@ UNWRITTEN = Rule(
     "The contents of columns that tcgen05.alloc has given are undefined: nothing is written there, also no zeros. A product that "
     "adds to them (enable-input-d), or takes them as operand, is undefined.",
     "write them with tcgen05.st or tcgen05.cp, or let the first tcgen05.mma have enable-input-d false",
+    says="{this} uses cells that nothing has written since they were allocated",
 )  # fmt: skip
 NOT_COMMITTED = Rule(
     1011, "tensor-not-committed", Severity.WARNING, "a thread exits after a tcgen05.mma, cp or shift with no tcgen05.commit",
@@ -102,6 +107,7 @@ NOT_COMMITTED = Rule(
     "Nobody can know that an operation is complete which no tcgen05.commit of its thread follows: what it computed can never "
     "be used, and the memory that it reads never be written again.",
     "put tcgen05.commit after the last operation, and wait for its mbarrier",
+    says="the thread exits, and no tcgen05.commit has followed this",
 )  # fmt: skip
 OPERAND_OVERWRITTEN = Rule(
     1012, "tensor-operand-overwritten", Severity.ERROR,
@@ -110,12 +116,14 @@ OPERAND_OVERWRITTEN = Rule(
     "mbarrier is complete at which a tcgen05.commit of the same thread after them arrives. Until then nobody may write there, "
     "neither threads nor copies.",
     "wait for the mbarrier of a tcgen05.commit after the operation before the bytes are written again",
+    says="bytes are overwritten that {other}, which is under way, may still read",
 )  # fmt: skip
 ALLOCATION = Rule(
     1013, "tensor-allocation-invalid", Severity.ERROR, "a tcgen05.alloc or tcgen05.dealloc that is not possible", _ALLOCATION,
     "Columns are allocated in powers of two from 32 to 512, and not after tcgen05.relinquish_alloc_permit of the block. "
     "tcgen05.dealloc takes the address and the number of columns of one tcgen05.alloc, once.",
     "give tcgen05.dealloc what tcgen05.alloc wrote and its number of columns, and relinquish the permit after the last alloc",
+    faults="TENSOR_COUNT TENSOR_RELINQUISHED TENSOR_DEALLOC",
 )  # fmt: skip
 NOT_ALLOCATED = Rule(
     1014, "tensor-not-allocated", Severity.ERROR, "columns of tensor memory are accessed that are not allocated", _ALLOCATION,
@@ -123,6 +131,7 @@ NOT_ALLOCATED = Rule(
     "cta_group::2 in both blocks of the pair) and that no tcgen05.dealloc has taken back. Columns of two allocations need not "
     "be neighbours on another run.",
     "check the address that tcgen05.alloc wrote, what is added to it, and the number of columns that the shape takes",
+    faults="TENSOR_COLUMNS",
 )  # fmt: skip
 OPERAND = Rule(
     1015, "tensor-operand-invalid", Severity.ERROR,
@@ -132,6 +141,7 @@ OPERAND = Rule(
     "matrix descriptor bits 46 to 48 are 0b001, bits 53 to 60 are 0, and swizzles are 0, 1, 2, 4 and 6. Descriptors of wgmma "
     "have other fields.",
     "mmulator descriptor decode shows the fields of a matrix descriptor",
+    faults="TENSOR_ALIGNED TENSOR_MATRIX TENSOR_ADDRESS",
 )  # fmt: skip
 PAIR = Rule(
     1016, "tensor-pair-missing", Severity.ERROR, "an instruction with .cta_group::2 in a block that has no peer",
@@ -139,6 +149,7 @@ PAIR = Rule(
     "Two blocks of a cluster whose ranks differ only in the last bit are a pair. An instruction with .cta_group::2 uses the "
     "tensor memory of both.",
     "launch in clusters of an even number of CTAs",
+    faults="TENSOR_PAIR",
 )  # fmt: skip
 
 FREED_EARLY = Rule(
@@ -172,10 +183,4 @@ OPERAND_DIFFERS = Rule(
     "of columns to tcgen05.alloc and dealloc; otherwise the behaviour is undefined. The instruction itself knows which lane has "
     "which cells.",
     "compute the operand from values that the warp shares: the number of the warp, and not of the thread",
-)  # fmt: skip
-
-RULES: tuple[Rule, ...] = (
-    HELD, QUARTER, GROWS, READ_EARLY, WRITTEN_EARLY, WAIT_MISSING, FENCE_MISSING, COMMIT_FENCE_MISSING, RACE, UNORDERED,
-    UNWRITTEN, NOT_COMMITTED, OPERAND_OVERWRITTEN, ALLOCATION, NOT_ALLOCATED, OPERAND, PAIR, FREED_EARLY, NOT_PROMISED,
-    PAIR_DIFFERS, OPERAND_DIFFERS,
 )  # fmt: skip

@@ -40,4 +40,3 @@ AUTOTUNE_IN_PLACE = Rule(
 )  # fmt: skip
 
 OF_LAUNCHES: tuple[Rule, ...] = (AUTOTUNE_IN_PLACE,)
-RULES: tuple[Rule, ...] = (COPY_NOT_COMMITTED, COPY_NOT_WAITED, WAIT_IGNORED, *OF_LAUNCHES)

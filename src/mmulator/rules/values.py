@@ -15,7 +15,7 @@ UNDEFINED_STORE = Rule(
     f"{_NO_VALUE} Here it is stored where the rest of the program sees it, and what it sees depends on what the register or the "
     "memory held before.",
     "give it a value on every path before it is read, or store only what was computed",
-    static=True,
+    static=True, says="{this} stores to global memory a value that nobody has written",
 )  # fmt: skip
 UNDEFINED_BRANCH = Rule(
     701, "uninitialized-branch", Severity.ERROR, "lanes decide by a value that nobody has written",
@@ -23,7 +23,7 @@ UNDEFINED_BRANCH = Rule(
     f"{_NO_VALUE} Here a branch, or the guard of an instruction that acts, depends on it, so which way a lane goes depends on "
     "what the register or the memory held before.",
     "give the condition a value on every path that leads here",
-    static=True,
+    static=True, says="{this} depends on a value that nobody has written",
 )  # fmt: skip
 UNDEFINED_ADDRESS = Rule(
     702, "uninitialized-address", Severity.ERROR, "an address is computed from a value that nobody has written",
@@ -31,7 +31,7 @@ UNDEFINED_ADDRESS = Rule(
     f"{_NO_VALUE} Here it is an address, or a matrix descriptor: which memory is accessed depends on what the register or the "
     "memory held before.",
     "give the index or the pointer a value on every path that leads here",
-    static=True,
+    static=True, says="{this} takes its address from a value that nobody has written",
 )  # fmt: skip
 UNDEFINED_COPY = Rule(
     703, "uninitialized-copy", Severity.ERROR, "an asynchronous operation reads shared memory that nobody has written",
@@ -39,6 +39,7 @@ UNDEFINED_COPY = Rule(
     f"{_NO_VALUE} Here a bulk or tensor copy, a reduction, tcgen05.mma or tcgen05.cp reads shared memory that no thread and no "
     "copy has written.",
     "write the whole tile before the operation, or give it only the part that was written",
+    says="{this} reads bytes of shared memory that nobody has written",
 )  # fmt: skip
 _DEVICE = (
     "Memory that a program allocates (cuMemAlloc, cudaMalloc) holds what was there before, until the host copies or fills it, "
@@ -72,6 +73,7 @@ UNDEFINED_KEPT = Rule(
     "write elements of 4 or 6 bits. It does no harm if the other bits are written, too, before they are used. From here on the "
     "whole element counts as written.",
     "nothing, if each bit is written before it is used; else fill the memory before the launch",
+    says="{this} reads bytes that nobody has written; some of their bits are replaced, and the others stay",
 )  # fmt: skip
 OUT_OF_VARIABLE = Rule(
     710, "out-of-variable", Severity.ERROR, "an access leaves the variable whose address it was computed from",
@@ -80,9 +82,4 @@ OUT_OF_VARIABLE = Rule(
     "was computed from one variable leads beyond its bytes, into whatever lies next to it in the same memory.",
     "correct the index or its bound, or declare a larger array",
     static=True,
-)  # fmt: skip
-
-RULES: tuple[Rule, ...] = (
-    UNDEFINED_STORE, UNDEFINED_BRANCH, UNDEFINED_ADDRESS, UNDEFINED_COPY, UNDEFINED_GLOBAL, UNDEFINED_PART, UNDEFINED_OPERAND,
-    UNDEFINED_KEPT, OUT_OF_VARIABLE,
 )  # fmt: skip

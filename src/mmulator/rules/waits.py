@@ -47,5 +47,3 @@ AT_ALLOCATION = Rule(
     "pair allocates as many.",
     "deallocate columns first, or allocate fewer: all CTAs here have 512 of their own; of a pair, let both CTAs allocate",
 )  # fmt: skip
-
-RULES: tuple[Rule, ...] = (AT_MBARRIER, AT_BARRIER, AT_CLUSTER_BARRIER, AT_SETMAXNREG, IN_WARP, LIVELOCK, AT_ALLOCATION)

@@ -11,6 +11,7 @@ from mmulator.native.state import LANES, FaultKind
 from mmulator.native.threads.cluster import ARRIVE
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.ptx.tree import Instruction
+from mmulator.rules import execution, mbarriers, waits
 
 _BARRIER = "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: barrier.cluster)"
 _EXISTS = (
@@ -32,26 +33,25 @@ HINTS = {
     FaultKind.NO_SUCH_RANK: "check the rank that mapa was given against %cluster_nctarank",
     FaultKind.OTHER_CTA: "name .shared::cluster, or use a generic address; a wait at an mbarrier is for one of the own block",
     FaultKind.CTA_EXITED: "let all threads of the cluster meet at barrier.cluster (cluster.sync()) before the first returns",
-    FaultKind.REGISTERS: "count the registers that each warpgroup has, from the bound of .maxnreg or .minnctapersm on",
-    FaultKind.CLUSTER_BARRIER: "pair every barrier.cluster.arrive with one barrier.cluster.wait, on every way through the kernel",
-}
+    FaultKind.REGISTERS: execution.RESIZE.hint, FaultKind.CLUSTER_BARRIER: mbarriers.BARRIER_UNPAIRED.hint,
+}  # fmt: skip
 
 MULTICAST = "clear the bits of the multicast mask of ranks that the cluster does not have: they are 0 to %cluster_nctarank - 1"
 # Rule and hint of a wait for other blocks of the cluster, for registers (Effects.resizes), and for columns (Effects.holds).
 WAITS = {
     (False, False): (
         f"barrier.cluster.wait: all threads of the cluster that have not exited must arrive {_BARRIER}",
-        "let every thread of every block of the cluster execute barrier.cluster.arrive, whatever branch it takes",
+        waits.AT_CLUSTER_BARRIER.hint,
     ),
     (False, True): (
         "tcgen05.alloc waits until so many columns are free, and of a pair until a warp of the other CTA allocates, too "
         "(PTX ISA 9.1, TensorCore 5th Generation Family Instructions: Tensor Memory Allocation and Management Instructions)",
-        "deallocate columns first, or allocate fewer: all CTAs here have 512 of their own; of a pair, let both CTAs allocate",
+        waits.AT_ALLOCATION.hint,
     ),
     (True, False): (
         "setmaxnreg.inc waits until the registers that it asks for are free in the block's pool (PTX ISA 9.1, Miscellaneous "
         "Instructions: setmaxnreg)",
-        "release as many with setmaxnreg.dec in other warpgroups; the pool is what the launch gave to the block",
+        waits.AT_SETMAXNREG.hint,
     ),
 }
 

@@ -4,12 +4,10 @@ import struct
 
 import numpy as np
 
-from mmulator.diagnostics.faults import bulk as faults_bulk
 from mmulator.diagnostics.faults import cluster as faults_cluster
 from mmulator.diagnostics.faults import mbarrier as faults_mbarrier
 from mmulator.diagnostics.faults import memory as faults_memory
 from mmulator.diagnostics.faults import tensor as faults_tensor
-from mmulator.diagnostics.faults import tensor_memory as faults_cells
 from mmulator.diagnostics.faults.cluster import describe_shared
 from mmulator.diagnostics.faults.warp import describe_deadlock as describe_deadlock
 from mmulator.diagnostics.faults.warp import describe_livelock as describe_livelock
@@ -35,6 +33,7 @@ from mmulator.program.addresses import (
 )
 from mmulator.program.calls import defined, obstacle
 from mmulator.ptx.tree import Instruction
+from mmulator.rules import operands as rules
 
 _OFFSET = (1 << SLOT_SHIFT) - 1
 
@@ -86,16 +85,19 @@ def _space(ins: Instruction) -> str:
     return ins.form["space"].partition("::")[0] or "local"
 
 
-_INDEX = "check the index arithmetic and the mask of the access"
+_COPIES = "(PTX ISA 9.1, Data Movement and Conversion Instructions: cp.async.bulk)"
 _HINTS = {
+    FaultKind.OUT_OF_BOUNDS: rules.BOUNDS.hint, FaultKind.LOCAL_OUT_OF_BOUNDS: rules.BOUNDS.hint,
+    FaultKind.WGMMA_ADDRESS: rules.DESCRIPTOR.hint, FaultKind.BULK_SIZE: rules.BULK_SIZE.hint,
+    FaultKind.BULK_IGNORED: "let the copy begin at the last multiple of 16 before the first byte that is wanted, and end at the "
+    "first one after the last",
+    FaultKind.NO_CLUSTER: "launch with cluster=(1, 1, 1) or more, or write .reqnctapercluster",
     FaultKind.ASSERTION: "CUDA's words for it: device-side assert triggered",
     FaultKind.READ_ONLY: "constants and parameters are not written: copy them to other memory first, and write that",
-    FaultKind.OUT_OF_BOUNDS: _INDEX, FaultKind.LOCAL_OUT_OF_BOUNDS: _INDEX,
     FaultKind.SHARED_OUT_OF_BOUNDS: "check the shared bytes of the launch and the address arithmetic",
     FaultKind.BEYOND_SPACE: "an address of this state space is an offset into it; cvta.to makes one of a generic address",
     FaultKind.WRONG_SPACE: "give it an address of global memory; a load, store or atomic without .global takes others, too",
     FaultKind.NOT_SHARED: "this instruction works on shared memory alone: check which pointer it is given",
-    FaultKind.WGMMA_ADDRESS: faults_cells.MATRIX,
     FaultKind.MISALIGNED: "an access of n bytes needs an address that is a multiple of n",
     FaultKind.NULL_POINTER: "a pointer argument is 0, or an address was never set",
     FaultKind.ALLOCA_OVERFLOW: f"alloca has {STACK_BYTES} bytes a thread here; a GPU has what cudaLimitStackSize says",
@@ -118,9 +120,14 @@ _RULES = {
     "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: bar)",
     FaultKind.SPARSE_SELECTOR: "the sparsity selector names the threads that contribute metadata: one of four, two, or, if it is "
     "0, all (PTX ISA 9.1, Multiply-and-Accumulate Instruction: mma.sp)",
+    FaultKind.BULK_SIZE: f"bulk copies and reductions: the size is a multiple of 16 {_COPIES}",
+    FaultKind.BULK_IGNORED: "cp.async.bulk.ignore_oob: ignoreBytesLeft and ignoreBytesRight are 0 to 15 (PTX ISA 9.4, Data "
+    "Movement and Conversion Instructions: cp.async.bulk)",
+    FaultKind.NO_CLUSTER: "copies from shared memory to that of a block of the cluster take a launch in clusters; without one "
+    f"they are illegal instructions to an H200 {_COPIES}",
 }
-_ALL_RULES = faults_cluster.RULES | faults_bulk.RULES | _RULES
-_ALL_HINTS = faults_cluster.HINTS | faults_bulk.HINTS | _HINTS
+_ALL_RULES = faults_cluster.RULES | _RULES
+_ALL_HINTS = faults_cluster.HINTS | _HINTS
 
 
 def describe_fault(grid: Grid, resident: Resident) -> ExecutionFault:
@@ -145,10 +152,10 @@ def _described(grid: Grid, cta: ResidentCta, kind: FaultKind) -> ExecutionFault:
     who = _thread(grid, cta, int(state["fault_warp"]), int(state["fault_lane"]))
     if kind in faults_mbarrier.KINDS:
         return faults_mbarrier.describe_mbarrier(grid, cta, kind, who)
-    if kind in faults_cells.KINDS:
-        return faults_cells.describe(grid, cta, ins, kind, who)
+    if kind in faults_tensor.KINDS:
+        return faults_tensor.describe_cells(grid, cta, ins, kind, who)
     if faults_tensor.is_tensor_copy(ins):
-        return faults_tensor.describe(cta, ins, kind, who, lambda address: describe_address(grid, address, cta))
+        return faults_tensor.describe_copy(cta, ins, kind, who, lambda address: describe_address(grid, address, cta))
     address, size = int(state["fault_address"]), int(state["fault_bytes"])
     shared = kind == FaultKind.SHARED_OUT_OF_BOUNDS  # or below all of it, where no generic address is
     place, help = describe_shared(grid, address & _OFFSET, cta) if shared else describe_address(grid, address, cta), None
@@ -161,7 +168,9 @@ def _described(grid: Grid, cta: ResidentCta, kind: FaultKind) -> ExecutionFault:
     access = f"{ins.mnemonic} of {size} bytes at {where}"
     text = {
         **faults_cluster.texts(ins, access, address, size),
-        **faults_bulk.texts(ins, where, size),
+        FaultKind.BULK_SIZE: f"{ins.mnemonic} of {size} bytes, which is no multiple of 16, at {where}",
+        FaultKind.BULK_IGNORED: f"{ins.mnemonic} is to ignore {size} bytes at one end of what begins at {where}",
+        FaultKind.NO_CLUSTER: f"{ins.mnemonic} in a launch without clusters",
         **{fault: f"{word}: {access}" for fault, word in WORDS.items()},
         FaultKind.TRAP: f"{ins.mnemonic} executed",
         FaultKind.ASSERTION: assertion,

@@ -10,6 +10,7 @@ from mmulator.launch.grid import Grid
 from mmulator.launch.resident import Resident, ResidentCta
 from mmulator.native.state import FaultKind
 from mmulator.numerics.mbarrier import MOST, MOST_V1
+from mmulator.rules import mbarriers as rules
 
 _MBARRIER = "(PTX ISA 9.1, Parallel Synchronization and Communication Instructions: mbarrier)"
 _SENTENCES = 8  # mbarriers that the report of a deadlock describes
@@ -41,12 +42,12 @@ _KINDS: dict[FaultKind, tuple[Callable[[MbarrierState, ResidentCta, int], str], 
     FaultKind.NO_MBARRIER: (
         _never,
         f"mbarrier operations need an mbarrier that mbarrier.init has made and mbarrier.inval has not ended {_MBARRIER}",
-        "let one thread execute mbarrier.init, then fence.mbarrier_init or a barrier, before others use it; check the address",
+        rules.NOT_INITIALISED.hint,
     ),
     FaultKind.MBARRIER_RANGE: (
         lambda k, here, count: f"of {_plural(count, 'arrival')} at {k.name(here)}",
         f"mbarrier.init: the count is 1 to 2^20 - 1 = {MOST}, with .layout::v1 to 2^9 - 1 = {MOST_V1} {_MBARRIER}",
-        "give the number of arrivals that complete a phase, arrive.expect_tx among them",
+        rules.COUNT_INVALID.hint,
     ),
     FaultKind.MBARRIER_ARRIVALS: (
         _arrivals,
@@ -57,12 +58,12 @@ _KINDS: dict[FaultKind, tuple[Callable[[MbarrierState, ResidentCta, int], str], 
     FaultKind.MBARRIER_BYTES: (
         _bytes,
         f"the tx-count of an mbarrier is -(2^20 - 1) to 2^20 - 1 = {MOST}: bytes that are expected and have not come {_MBARRIER}",
-        "expect the bytes of one phase, and no more; a box of a tensor copy has the bytes of its tensor map",
+        rules.TX_OVERFLOW.hint,
     ),
     FaultKind.MBARRIER_COMPLETES: (
         lambda k, here, count: f"with the last arrival of {k.phase_text} at {k.name(here)}",
         f"mbarrier.arrive.noComplete must not complete the phase {_MBARRIER}",
-        "let the last arrival be one without .noComplete",
+        rules.NO_COMPLETE.hint,
     ),
     FaultKind.MBARRIER_STORED: (
         lambda k, here, count: f"at {k.name(here)}, whose word something else has written to: it is 0x{k.word.encode():x}",
@@ -74,7 +75,7 @@ _KINDS: dict[FaultKind, tuple[Callable[[MbarrierState, ResidentCta, int], str], 
         f"{ResidentCta(here.resident, count)}",
         "the mbarrier of an asynchronous operation lies in the shared memory of the block that its data goes to (PTX ISA 9.1, "
         "Data Movement and Conversion Instructions: Asynchronous copy)",
-        "map both addresses, that of the data and that of the mbarrier, to the same rank with mapa",
+        rules.OTHER_BLOCK.hint,
     ),
 }
 KINDS = frozenset(_KINDS)

@@ -1,22 +1,27 @@
-"""Faults of tensor copies as sentences: the copy, the contents of its tensor map, and what the map or the memory lacks."""
+"""Faults of tensor copies, of tensor memory and of the instructions that use it as sentences: of a copy the contents of its
+tensor map, and what the map or the memory lacks.
+"""
 
 from collections.abc import Callable
 
 from mmulator.diagnostics.faults.cluster import MULTICAST
-from mmulator.errors import ExecutionFault, OperandError
+from mmulator.errors import ExecutionFault, MmulatorError, OperandError
 from mmulator.launch.arena import read
+from mmulator.launch.grid import Grid
 from mmulator.launch.regions import freed
 from mmulator.launch.resident import ResidentCta
+from mmulator.launch.tensor_tables import tables_of
 from mmulator.layouts.tensormap import Encoded
 from mmulator.layouts.tensormap.fields import BYTES
 from mmulator.layouts.tensormap.rules import refusals
 from mmulator.native.asynchrony.maps import MapFault
+from mmulator.native.matrix.tensor_state import BY_ADDRESS, ODD, TENSOR_COLUMNS, TENSOR_UNIT
 from mmulator.native.state import FaultKind
 from mmulator.program.addresses import RANK_SHIFT
 from mmulator.ptx.tree import Address, Instruction
+from mmulator.rules.operands import DESCRIPTOR, TENSOR_MAP
 
 _MAP = "Tensors: Tensor-map (PTX ISA 9.1)"
-_ENCODE = "encode it with mm.TensorMap, or cuTensorMapEncodeTiled or cuTensorMapEncodeIm2col, and pass all 128 bytes"
 _SHARED = "the shared bytes of the launch must have room for the whole box, elements out of bounds included"
 _TENSOR = (
     "a copy touches the elements of its box whose coordinates lie between 0 and the sizes in the map; all of them must be in the "
@@ -30,7 +35,7 @@ def is_tensor_copy(ins: Instruction) -> bool:
     return any(isinstance(o, Address) and o.coordinates for o in ins.operands)
 
 
-def describe(cta: ResidentCta, ins: Instruction, kind: FaultKind, who: str, name: Callable[[int], str]) -> ExecutionFault:
+def describe_copy(cta: ResidentCta, ins: Instruction, kind: FaultKind, who: str, name: Callable[[int], str]) -> ExecutionFault:
     """The exception for a fault of a tensor copy.
 
     cta: the block of the thread that issued the copy.
@@ -122,23 +127,23 @@ def _of_map(c: _Copy, kind: FaultKind) -> tuple[str, str, str]:
     if wrong is MapFault.ALIGNMENT:
         return f"misaligned: {where}, for {c.ins.mnemonic}: 64 must divide it", _MAP, "declare it .align 64, alignas(64)"
     if wrong is MapFault.ZEROS:
-        return f"no tensor map: {where}, is all zeros; {c.ins.mnemonic} needs one", _MAP, _ENCODE
+        return f"no tensor map: {where}, is all zeros; {c.ins.mnemonic} needs one", _MAP, TENSOR_MAP.hint
     if isinstance(m, OperandError):
-        return f"no tensor map: {where}: {m.message}", _MAP, _ENCODE
+        return f"no tensor map: {where}: {m.message}", _MAP, TENSOR_MAP.hint
     if wrong in _PLACES:
         text, rule, hint = _PLACES[wrong]
         return f"{c.box} {text}; {c.says}", f"{rule}; an H200 raises an illegal instruction", hint
     if wrong is MapFault.REFUSED:
         refusal = next(refusals(m))
         text = f"a map that CUDA's driver does not encode: {refusal.parameter} {refusal.message}: {where}; {c.says}"
-        return text, refusal.rule, refusal.hint or _ENCODE
+        return text, refusal.rule, refusal.hint or TENSOR_MAP.hint
     text = {
         MapFault.RANK: f"{c.ins.mnemonic} copies {rank} dimensions, and its map has {m.rank}",
         MapFault.MODE: f"{c.ins.mnemonic} with a map of {'im2col' if m.im2col else 'tiled'} mode",
         MapFault.SPAN: f"a box of {m.span} bytes, which no block has room for",
         MapFault.OPERATION: f"{c.ins.mnemonic} cannot combine elements of {m.type}",
     }.get(wrong, "the map's swizzle mode and its atomicity are none that a chip has together")
-    return f"{text}: {where}; {c.says}", _MAP, _ENCODE
+    return f"{text}: {where}; {c.says}", _MAP, TENSOR_MAP.hint
 
 
 _HOW = {FaultKind.READ_ONLY: "store to read-only memory", FaultKind.WRONG_SPACE: "wrong state space"}
@@ -170,3 +175,87 @@ def _of_memory(c: _Copy, kind: FaultKind) -> tuple[str, str, str]:
     if kind == FaultKind.NO_SUCH_RANK and "multicast" in c.ins.mnemonic:
         hint = MULTICAST
     return f"{text}: {c.box} with {what} at {where}; {c.says}", _SHARED, hint
+
+
+# tensor memory ---------------------------------------------------------------------------------------------------------
+KINDS = frozenset(kind for kind in FaultKind if kind.name.startswith("TENSOR_") and kind != FaultKind.TENSOR_MAP)
+_FAMILY = "PTX ISA 9.1, TensorCore 5th Generation Family Instructions"
+_MANAGED = f"({_FAMILY}: Tensor Memory Allocation and Management Instructions)"
+_ALLOCATION = f"columns are allocated in powers of two from 32 to 512 {_MANAGED}"
+_ADDRESSES = f"tensor memory has 128 lanes and 512 columns; only allocated columns may be accessed ({_FAMILY}: Tensor Memory)"
+_PAIRS = f"cta_group::2 is for two CTAs of a cluster whose ranks differ in the last bit ({_FAMILY}: CTA Pair)"
+
+
+def _at(address: int) -> str:
+    return f"lane {address >> 16}, column {address & 0xFFFF}"
+
+
+def _held(cta: ResidentCta) -> str:
+    """The columns of a CTA that are allocated."""
+    units = [int(n) for n in cta.state["unit_counts"]]
+    parts = [f"{TENSOR_UNIT * u} to {TENSOR_UNIT * (u + n) - 1}" for u, n in enumerate(units) if n]
+    return f"allocated are columns {', '.join(parts)}" if parts else "no columns are allocated"
+
+
+def _lacking(cta: ResidentCta, column: int, columns: int) -> str:
+    """The columns that are allocated: of the CTA, or of its peer, if the CTA has those that an instruction uses."""
+    units = range(column // TENSOR_UNIT, -(-(column + columns) // TENSOR_UNIT))
+    if all(int(cta.state["held_units"]) >> unit & 1 for unit in units):
+        return f"in the other CTA of the pair {_held(cta.resident.each()[cta.rank ^ 1])}"
+    return _held(cta)
+
+
+def describe_cells(grid: Grid, cta: ResidentCta, ins: Instruction, kind: FaultKind, who: str) -> ExecutionFault:
+    """The exception for a fault of KINDS. who: the thread, in words."""
+    address, number = int(cta.state["fault_address"]), int(cta.state["fault_bytes"])
+    name = ins.mnemonic
+    hint: str | None = None
+    rule: str | None = _ADDRESSES
+    match kind:
+        case FaultKind.TENSOR_COLUMNS:
+            last = (address & 0xFFFF) + number
+            beyond = f", beyond the last one, {TENSOR_COLUMNS - 1}" if last > TENSOR_COLUMNS else ""
+            text = f"{name} of {number} columns from {_at(address)} on{beyond}: {_lacking(cta, address & 0xFFFF, number)}"
+            hint = "check the address that tcgen05.alloc wrote, and what was added to it"
+        case FaultKind.TENSOR_COUNT:
+            text, rule = f"{name} of {number} columns", _ALLOCATION
+        case FaultKind.TENSOR_RELINQUISHED:
+            text = f"{name} of {number} columns after tcgen05.relinquish_alloc_permit"
+            rule = f"a CTA that has relinquished the permit may not allocate again {_MANAGED}"
+            hint = "relinquish once, after the last allocation of the CTA"
+        case FaultKind.TENSOR_DEALLOC:
+            text = f"{name} of {number} columns from {_at(address)} on, where no allocation of so many begins: {_held(cta)}"
+            rule = f"dealloc takes the address and the number of columns of one alloc {_MANAGED}"
+        case FaultKind.TENSOR_PAIR:
+            text = f"{name} by a CTA of rank {address} whose cluster has {len(cta.resident.ctas)} CTAs: it has no peer"
+            rule, hint = _PAIRS, "launch in clusters of an even number of CTAs"
+        case FaultKind.TENSOR_ALIGNED:
+            text = f"{name} with {_at(address)}: it begins in lane 0 of a quarter, or where its shape has 16 lanes, in lane 16"
+            if number == ODD:
+                text = f"{name} with metadata at {_at(address)}: it begins in an even column"
+                rule = f"the sparsity selector names one of two columns ({_FAMILY}: Sparsity selector)"
+        case FaultKind.TENSOR_INSTRUCTION:
+            problem = tables_of(grid.kernel.matrix.tensor).problems.get((number, address))
+            said = "with .ashift M is 128 or 256, and 256 if A is sparse in a pair"
+            text = f"{name}: {problem or f'instruction descriptor {address:#010x}: {said}'}"
+            rule = f"{_FAMILY}: Instruction descriptor"
+            if isinstance(problem, MmulatorError):
+                text, rule, hint = f"{name}: {problem.message}", problem.rule, problem.hint
+        case FaultKind.TENSOR_MATRIX:
+            text = f"{name} with matrix descriptor {address:#018x}: {_wrong_in(address)}"
+            rule = f"bits 46 to 48 are 0b001, 53 to 60 are 0, swizzles are 0, 1, 2, 4 and 6 ({_FAMILY}: Shared memory descriptor)"
+            hint = "mmulator descriptor decode shows the fields; descriptors of wgmma have others"
+        case _:
+            text = f"{name}: a matrix reaches beyond shared memory, at byte {address} of it"
+            rule, hint = f"a matrix lies in the shared memory of its CTA ({_FAMILY}: Shared memory descriptor)", DESCRIPTOR.hint
+    return ExecutionFault(f"{text}, in {who}", span=ins.span, rule=rule, hint=hint)
+
+
+def _wrong_in(desc: int) -> str:
+    if desc >> 46 & 7 != 1:
+        return f"bits 46 to 48 are {desc >> 46 & 7:#05b}"
+    if desc >> 53 & 0xFF:
+        return f"bits 53 to 60 are {desc >> 53 & 0xFF:#x}"
+    if desc & BY_ADDRESS:
+        return "bit 52 is 1: the leading byte offset is an address for K = 96, 128B swizzling and base offset 0 alone"
+    return f"the swizzle is {desc >> 61}"

@@ -1,5 +1,6 @@
 """The facts that sentences about a finding use: threads, addresses and instructions of the launch in words."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from mmulator.launch.limits import MAX_CLUSTER
 from mmulator.native.state import LANES
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Instruction
+from mmulator.rules import BY_NUMBER, Rule
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,18 @@ class FindingContext:
     @property
     def instruction(self) -> Instruction:
         return self.grid.kernel.sites[int(self.entry["site"])]
+
+    @property
+    def name(self) -> str:
+        return self.instruction.mnemonic
+
+    @property
+    def rule(self) -> Rule:
+        return BY_NUMBER[int(self.entry["rule"])]
+
+    def says(self, rule: Rule | None = None) -> str:
+        """The message of the broken rule, or of another one, about the instructions of the finding."""
+        return (rule or self.rule).says.format(this=self.name, other=self.against)
 
     @property
     def other(self) -> Instruction | None:
@@ -66,6 +80,11 @@ class FindingContext:
         """
         size = int(self.entry["bytes"])
         return memory_text(self.grid, int(self.entry["at"]), size) if size else ""
+
+
+# The message of a finding, and perhaps where (else as FindingContext.where says) and what to do (else the rule's hint).
+Said = str | tuple[str, ...]
+Sentences = dict[Rule, Callable[[FindingContext], Said]]
 
 
 def memory_text(grid: Grid, address: int, size: int) -> str:

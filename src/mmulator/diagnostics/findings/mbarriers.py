@@ -1,10 +1,9 @@
-"""Sentences about mbarriers and clusters, and memory for the records of native code about them."""
+"""Memory for the records of native code about mbarriers and clusters, and faults at places without an mbarrier."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from mmulator.diagnostics.findings.context import FindingContext
 from mmulator.diagnostics.mbarriers import ends, known, makers, on_host, operates
 from mmulator.isa.effects import Queue
 from mmulator.launch.arena import pointer
@@ -15,34 +14,6 @@ from mmulator.rules import Rule
 from mmulator.rules import mbarriers as rules
 from mmulator.sanitizer.checks.ends import Clusters, Reach
 from mmulator.sanitizer.checks.mbarriers import BITS, GRANULE, Keeper, Mbarriers, Use
-
-# A clause each, where {this} is the instruction that is blamed and {other} that of the conflict.
-_CLAUSES: Mapping[Rule, str] = {
-    rules.INIT_IN_USE: "{this} of an mbarrier that has been initialised and not invalidated",
-    rules.AFTER_INVAL: "{this} at an mbarrier that has been invalidated",
-    rules.STORED_TO: "{this} writes over an mbarrier",
-    rules.READ_AS_DATA: "{this} reads an mbarrier as if it were data",
-    rules.BYTES_MISSING: "bytes that {this} expects at an mbarrier never come",
-    rules.BYTES_UNEXPECTED: "bytes that {this} brings to an mbarrier are expected by nobody there",
-    rules.INVAL_IN_USE: "nothing orders {other} at an mbarrier and {this} at it",
-    rules.INIT_NOT_VISIBLE: "nothing orders the mbarrier.init of an mbarrier before {this} at it",
-    rules.SCOPE_TOO_NARROW: "{this} at an mbarrier of another block, for whose threads this scope orders nothing",
-    rules.SCOPE_UNSAID: "{this} at an mbarrier of another block has no scope, and so that of its own block",
-    rules.INIT_NOT_FENCED: "{this} completes an mbarrier, and no fence lies after the {other} of it",
-    rules.PHASE_MISSED: "{this} ends its wait for a phase when the next phase is over, too",
-    rules.BYTES_LATE: "a phase of an mbarrier is over while {this}, which completes bytes there, is under way",
-    rules.COPY_AT_EXIT: "the block exits and has not waited for {this} into its shared memory",
-    rules.EXIT_UNSYNCHRONISED: "nothing orders {this} to the shared memory of a block before that block exits",
-    rules.CANCEL_AGAIN: "{this} by a block that has seen at {other} that there is no other cluster",
-    rules.START_UNSYNCHRONISED: "{this} to the shared memory of a block that perhaps has not begun",
-}
-
-
-def _clause(rule: Rule) -> Callable[[FindingContext], str]:
-    return lambda c: _CLAUSES[rule].format(this=c.instruction.mnemonic, other=c.against)
-
-
-SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {rule.number: _clause(rule) for rule in _CLAUSES}
 
 
 def _no_mbarrier(grid: Grid, cta: ResidentCta) -> Rule | None:
@@ -60,17 +31,7 @@ def _no_mbarrier(grid: Grid, cta: ResidentCta) -> Rule | None:
     return rules.INIT_NOT_VISIBLE if makers(grid, k) else rules.NOT_INITIALISED
 
 
-FAULTS: Mapping[FaultKind, Rule | Callable[[Grid, ResidentCta], Rule | None]] = {
-    FaultKind.NO_MBARRIER: _no_mbarrier,
-    FaultKind.MBARRIER_RANGE: rules.COUNT_INVALID,
-    FaultKind.MBARRIER_ARRIVALS: rules.ARRIVAL_OVERRUN,
-    FaultKind.MBARRIER_BYTES: rules.TX_OVERFLOW,
-    FaultKind.MBARRIER_COMPLETES: rules.NO_COMPLETE,
-    FaultKind.MBARRIER_STORED: rules.STORED_TO,
-    FaultKind.MBARRIER_ELSEWHERE: rules.OTHER_BLOCK,
-    FaultKind.CTA_EXITED: rules.EXIT_UNSYNCHRONISED,
-    FaultKind.CLUSTER_BARRIER: rules.BARRIER_UNPAIRED,
-}
+FAULTS = {FaultKind.NO_MBARRIER: _no_mbarrier}
 
 
 # memory of native code -----------------------------------------------------------------------------------------------

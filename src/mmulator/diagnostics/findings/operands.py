@@ -1,9 +1,8 @@
 """Sentences about operands of matrix instructions."""
 
-from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from mmulator.diagnostics.findings.context import FindingContext, location
+from mmulator.diagnostics.findings.context import FindingContext, Said, Sentences, location
 from mmulator.errors import MmulatorError, must_be
 from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.form import Form
@@ -15,79 +14,39 @@ from mmulator.native.state import WGMMA, FaultKind
 from mmulator.program.fragments import Misuse, WrongFragment, fragments_of
 from mmulator.ptx.tree import Immediate, Instruction
 from mmulator.rules import Rule
+from mmulator.rules import operands as rules
 from mmulator.rules.execution import DIVERGED
-from mmulator.rules.operands import (
-    ADDRESS,
-    ALIGNMENT,
-    BASE_OFFSET,
-    BOUNDS,
-    BULK_SIZE,
-    CONVERTED,
-    DESCRIPTOR,
-    FRAGMENT,
-    INSTRUCTION_DESCRIPTOR,
-    LARGE,
-    LAYOUT,
-    METADATA,
-    MISPLACED,
-    ORDER,
-    REORDERED,
-    RESERVED,
-    ROW_ADDRESS,
-    ROWS,
-    SELECTOR,
-    SELECTOR_RANGE,
-    SHORT_STRIDE,
-    SOURCE_SIZE,
-    SPACE,
-    SPACES,
-    SPARSE_SELECTOR,
-    STRIDE,
-    SWIZZLE_UNLIKE,
-    TENSOR_MAP,
-    TILE_SWIZZLE,
-    UNEVEN,
-    UNLISTED,
-    WGMMA_OPERAND,
-    WMMA_OPERAND,
-)
 from mmulator.rules.tensor_memory import OPERAND_DIFFERS
 from mmulator.sanitizer.checks.operands import RESERVED as RESERVED_BITS
 from mmulator.sanitizer.checks.swizzles import OF_STORE, SHIFTED
 
-_NUMBERS = (
-    UniformOperand.STRIDE,
-    UniformOperand.BYTE_ID_A,
-    UniformOperand.THREAD_ID_A,
-    UniformOperand.BYTE_ID_B,
-    UniformOperand.THREAD_ID_B,
-)
+_NUMBERS = {UniformOperand[name] for name in ("STRIDE", "BYTE_ID_A", "THREAD_ID_A", "BYTE_ID_B", "THREAD_ID_B")}
 
 
 def _value(operand: int, value: int) -> str:
     return str(value - (value >> 31 << 32)) if operand in _NUMBERS else f"0x{value:x}"
 
 
-def _differs(c: FindingContext) -> tuple[str, str]:
+def _differs(c: FindingContext) -> Said:
     operand, first, other, lane = c.words
     others = int(c.entry["lanes"])
     one = (others & -others).bit_length() - 1
     name = OPERAND_NAMES[operand]
     return (
-        f"{name} of {c.instruction.mnemonic} differs among the lanes of a warp: {_value(operand, first)} in lane {lane}, "
+        f"{name} of {c.name} differs among the lanes of a warp: {_value(operand, first)} in lane {lane}, "
         f"{_value(operand, other)} in lane {one}",
         f"operand {name}",
     )
 
 
-def _range(c: FindingContext) -> tuple[str, str]:
+def _range(c: FindingContext) -> Said:
     operand, value, allowed, _ = c.words
     name = OPERAND_NAMES[operand]
     known = ", ".join(str(n) for n in range(64) if allowed >> n & 1)
-    return f"{name} of {c.instruction.mnemonic} is {value}: it must be one of {known}", f"operand {name}"
+    return f"{name} of {c.name} is {value}: it must be one of {known}", f"operand {name}"
 
 
-def _metadata(c: FindingContext) -> tuple[str, str]:
+def _metadata(c: FindingContext) -> Said:
     nibble, lane, place, _ = c.words
     ins = c.instruction
     form = ins.form
@@ -97,7 +56,7 @@ def _metadata(c: FindingContext) -> tuple[str, str]:
     warp = int(c.entry["warp"]) % 4
     row, chunk = next((rk for rk in found if form.m < 64 or rk[0] // 16 == warp), found[0])
     defined = ", ".join(f"0b{n:04b}" for n in metadata.allowed(form)) + " are defined"
-    if int(c.entry["rule"]) == UNLISTED.number:
+    if c.rule is rules.UNLISTED:
         defined = "of FP8 the specification lists those with rising numbers alone"
     return (
         f"metadata 0b{nibble:04b} of {ins.mnemonic}: it {metadata.meaning(nibble, form)}; {defined}",
@@ -105,22 +64,22 @@ def _metadata(c: FindingContext) -> tuple[str, str]:
     )
 
 
-def _source_size(c: FindingContext) -> tuple[str, str]:
+def _source_size(c: FindingContext) -> Said:
     size, most = c.words[0] & 0xFFFFFFFF, next(o.value for o in c.instruction.operands if isinstance(o, Immediate))
     signed = f" ({size - (1 << 32)} as a signed number)" if size >> 31 else ""
-    return f"src-size of {c.instruction.mnemonic} is {size}{signed}, more than its cp-size of {most}", "operand src-size"
+    return f"src-size of {c.name} is {size}{signed}, more than its cp-size of {most}", "operand src-size"
 
 
-def _large(c: FindingContext) -> tuple[str, str]:
+def _large(c: FindingContext) -> Said:
     spec = next(s for s in c.instruction.form.operands if s.kind == "src" and s.defined)
     value = c.words[0] & 0xFFFFFFFF
-    return f"{spec.name} of {c.instruction.mnemonic} is {value}, more than {len(spec.defined) - 1}", f"operand {spec.name}"
+    return f"{spec.name} of {c.name} is {value}, more than {len(spec.defined) - 1}", f"operand {spec.name}"
 
 
-def _row(c: FindingContext) -> tuple[str, str]:
+def _row(c: FindingContext) -> Said:
     first, last = (n(lane for lane in range(32) if int(c.entry["lanes"]) >> lane & 1) for n in (min, max))
     who = f"lanes {first} to {last}" if first != last else f"lane {first}"
-    return f"{c.instruction.mnemonic} on sm_75: the addresses of {who}, which it does not use, are invalid", _where(c)
+    return f"{c.name} on sm_75: the addresses of {who}, which it does not use, are invalid", _where(c)
 
 
 def _parts(c: FindingContext) -> tuple[int, int, int, int]:
@@ -128,28 +87,28 @@ def _parts(c: FindingContext) -> tuple[int, int, int, int]:
     return at, stride - (stride >> 63 << 64), default, sizes & 0xFFFFFFFF
 
 
-def _address(c: FindingContext) -> tuple[str, str]:
+def _address(c: FindingContext) -> Said:
     at, _, _, aligned = _parts(c)
-    name = c.instruction.mnemonic
+    name = c.name
     return f"p of {name} lies {at % aligned} bytes after a multiple of {aligned}, the size of the fragment", _where(c)
 
 
-def _stride(c: FindingContext) -> tuple[str, str]:
+def _stride(c: FindingContext) -> Said:
     _, stride, _, aligned = _parts(c)
     size = f"{stride} elements, {stride * (c.words[3] >> 32) / 8:g} bytes"
     return (
-        f"stride of {c.instruction.mnemonic} is {size}: rows must begin at multiples of {aligned} bytes, the fragment's size",
+        f"stride of {c.name} is {size}: rows must begin at multiples of {aligned} bytes, the fragment's size",
         _where(c),
     )
 
 
-def _short(c: FindingContext) -> tuple[str, str]:
+def _short(c: FindingContext) -> Said:
     _, stride, default, _ = _parts(c)
-    return f"stride of {c.instruction.mnemonic} is {stride}, less than the {default} elements of a row", _where(c)
+    return f"stride of {c.name} is {stride}, less than the {default} elements of a row", _where(c)
 
 
-def _space(c: FindingContext) -> tuple[str, str]:
-    return f"{c.instruction.mnemonic} by a generic address that is neither global nor shared memory", _where(c)
+def _space(c: FindingContext) -> Said:
+    return f"{c.name} by a generic address that is neither global nor shared memory", _where(c)
 
 
 def _where(c: FindingContext) -> str:
@@ -161,7 +120,7 @@ def _where(c: FindingContext) -> str:
 _OPERANDS = {"a": "A", "b": "B", "c": "C", "d": "the stored fragment"}
 
 
-def _fragment(c: FindingContext) -> tuple[str, str]:
+def _fragment(c: FindingContext) -> Said:
     ins, number = c.instruction, c.words[0]
     if not number:
         return f"{ins.mnemonic} on an element of a fragment in some lanes, or with another number in each", ""
@@ -188,17 +147,17 @@ def _misuse(ins: Instruction, wrong: WrongFragment) -> str:
     return f"{name} of {ins.mnemonic} is a fragment of {held}, used as one of {wanted}"
 
 
-def _rows(c: FindingContext) -> tuple[str, str]:
+def _rows(c: FindingContext) -> Said:
     _, stride, _, aligned = _parts(c)
     size = f"{stride * (c.words[3] >> 32) / 8:g} bytes"
-    return f"rows of {c.instruction.mnemonic} are {size} apart, no multiple of {aligned}, the size of the fragment", _where(c)
+    return f"rows of {c.name} are {size} apart, no multiple of {aligned}, the size of the fragment", _where(c)
 
 
-def _base(c: FindingContext) -> tuple[str, str]:
+def _base(c: FindingContext) -> Said:
     operand, start, wanted, _ = c.words
     name = OPERAND_NAMES[operand]
     return (
-        f"{name} of {c.instruction.mnemonic} has base offset {start >> 32}, and a pattern that begins at its start address "
+        f"{name} of {c.name} has base offset {start >> 32}, and a pattern that begins at its start address "
         f"0x{start & 0xFFFFFFFF:x} has {wanted}",
         f"operand {name}",
     )
@@ -215,20 +174,20 @@ def _tile(c: FindingContext) -> str:
     operand, read, brought, desc = c.words
     came = f"{c.against} brought it with {_pattern(brought)}"
     if operand == OF_STORE:
-        return f"{c.instruction.mnemonic} takes a tile with {_pattern(read)}, and {came}"
+        return f"{c.name} takes a tile with {_pattern(read)}, and {came}"
     name = "AB"[operand]
     if read == SHIFTED:
-        return f"{name} of {c.instruction.mnemonic} has base offset {desc >> 49 & 7}, and {came}, which base offset 0 fits"
-    return f"{name} of {c.instruction.mnemonic} is read with {_pattern(read)}, and {came}"
+        return f"{name} of {c.name} has base offset {desc >> 49 & 7}, and {came}, which base offset 0 fits"
+    return f"{name} of {c.name} is read with {_pattern(read)}, and {came}"
 
 
-def _reserved(c: FindingContext) -> tuple[str, str]:
+def _reserved(c: FindingContext) -> Said:
     operand, value, _, _ = c.words
     name = OPERAND_NAMES[operand]
     bits = value & RESERVED_BITS
     said = ", ".join(str(n) for n in range(64) if bits >> n & 1)
     what = f"bit {said} belongs" if bits.bit_count() == 1 else f"bits {said} belong"
-    return f"{name} of {c.instruction.mnemonic} is 0x{value:016x}: {what} to no field", f"operand {name}"
+    return f"{name} of {c.name} is 0x{value:016x}: {what} to no field", f"operand {name}"
 
 
 _GOES_ON = {
@@ -238,7 +197,7 @@ _GOES_ON = {
 }
 
 
-def _forgiven(c: FindingContext) -> tuple[str, str, str]:
+def _forgiven(c: FindingContext) -> Said:
     """The message, place and perhaps hint of an access that failed in a launch that continues after faults (keep_going)."""
     from mmulator.diagnostics.faults import describe as faults
     from mmulator.diagnostics.faults import memory as faults_memory
@@ -287,54 +246,32 @@ def _error_of(c: FindingContext) -> tuple[str, str, bool] | None:
 def misplaces(c: FindingContext) -> Rule | None:
     """The rule that a recorded matrix descriptor breaks."""
     found = _error_of(c)
-    return found and (MISPLACED if c.words[3] and not found[2] else LAYOUT)
+    return found and (rules.MISPLACED if c.words[3] and not found[2] else rules.LAYOUT)
 
 
 def _layout(c: FindingContext) -> str:
     text, hint, _ = must_be(_error_of(c), tuple)
-    return f"{OPERAND_NAMES[c.words[0]]} {c.words[1]:#x} of {c.instruction.mnemonic}: {text}; {hint}"
+    return f"{OPERAND_NAMES[c.words[0]]} {c.words[1]:#x} of {c.name}: {text}; {hint}"
 
 
-SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str] | tuple[str, str, str]]] = {
-    BOUNDS.number: _forgiven, ALIGNMENT.number: _forgiven, SPACES.number: _forgiven,
-    WGMMA_OPERAND.number: _differs, OPERAND_DIFFERS.number: _differs, WMMA_OPERAND.number: _differs,
-    SELECTOR.number: _differs, SELECTOR_RANGE.number: _range,
-    SOURCE_SIZE.number: _source_size, ROW_ADDRESS.number: _row, LARGE.number: _large,
-    METADATA.number: _metadata, ORDER.number: _metadata, UNLISTED.number: _metadata, ADDRESS.number: _address,
-    STRIDE.number: _stride, SHORT_STRIDE.number: _short, SPACE.number: _space, RESERVED.number: _reserved,
-    BASE_OFFSET.number: _base, TILE_SWIZZLE.number: _tile, SWIZZLE_UNLIKE.number: _tile,
-    LAYOUT.number: _layout, MISPLACED.number: _layout, ROWS.number: _rows, FRAGMENT.number: _fragment,
-    CONVERTED.number: _fragment, REORDERED.number: _fragment, UNEVEN.number: _fragment,
-}  # fmt: skip
+SENTENCES: Sentences = {
+    rules.SELECTOR_RANGE: _range, rules.SOURCE_SIZE: _source_size, rules.ROW_ADDRESS: _row, rules.LARGE: _large,
+    rules.ADDRESS: _address, rules.STRIDE: _stride, rules.SHORT_STRIDE: _short, rules.SPACE: _space, rules.RESERVED: _reserved,
+    rules.BASE_OFFSET: _base, rules.ROWS: _rows,
+    **dict.fromkeys((rules.BOUNDS, rules.ALIGNMENT, rules.SPACES), _forgiven),
+    **dict.fromkeys((rules.WGMMA_OPERAND, OPERAND_DIFFERS, rules.WMMA_OPERAND, rules.SELECTOR), _differs),
+    **dict.fromkeys((rules.METADATA, rules.ORDER, rules.UNLISTED), _metadata),
+    **dict.fromkeys((rules.TILE_SWIZZLE, rules.SWIZZLE_UNLIKE), _tile),
+    **dict.fromkeys((rules.LAYOUT, rules.MISPLACED), _layout),
+    **dict.fromkeys((rules.FRAGMENT, rules.CONVERTED, rules.REORDERED, rules.UNEVEN), _fragment),
+}
 
 
-# faults -------------------------------------------------------------------------------------------------------------
 def _mismatch(grid: Grid, cta: ResidentCta) -> Rule:
     """The rule that the warps of a warpgroup break: they executed different instructions, or one with different operands."""
     first, number = int(cta.state["fault_warp"]) // 4 * 4, int(cta.state["fault_address"])
     sites = {int(cta.operation(WGMMA, warp, number)["site"]) for warp in range(first, first + 4)}
-    return DIVERGED if len(sites) > 1 else WGMMA_OPERAND
+    return DIVERGED if len(sites) > 1 else rules.WGMMA_OPERAND
 
 
-FAULTS: Mapping[FaultKind, Rule | Callable[[Grid, ResidentCta], Rule | None]] = {
-    FaultKind.WGMMA_MISMATCH: _mismatch,
-    FaultKind.WGMMA_SCALE: WGMMA_OPERAND,
-    FaultKind.SPARSE_SELECTOR: SPARSE_SELECTOR,
-    FaultKind.TENSOR_INSTRUCTION: INSTRUCTION_DESCRIPTOR,
-    FaultKind.WGMMA_ADDRESS: DESCRIPTOR,
-    FaultKind.WRONG_SPACE: SPACES,
-    FaultKind.NOT_SHARED: SPACES,
-    FaultKind.BEYOND_SPACE: SPACES,
-    FaultKind.OTHER_CTA: SPACES,
-    FaultKind.OUT_OF_BOUNDS: BOUNDS,
-    FaultKind.SHARED_OUT_OF_BOUNDS: BOUNDS,
-    FaultKind.LOCAL_OUT_OF_BOUNDS: BOUNDS,
-    FaultKind.NULL_POINTER: BOUNDS,
-    FaultKind.READ_ONLY: BOUNDS,
-    FaultKind.NO_SUCH_RANK: BOUNDS,
-    FaultKind.MISALIGNED: ALIGNMENT,
-    FaultKind.BULK_SIZE: BULK_SIZE,
-    FaultKind.BULK_IGNORED: BULK_SIZE,
-    FaultKind.TENSOR_MAP: TENSOR_MAP,
-    FaultKind.NO_CLUSTER: SPACES,
-}
+FAULTS = {FaultKind.WGMMA_MISMATCH: _mismatch}

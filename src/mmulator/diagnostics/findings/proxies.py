@@ -1,11 +1,11 @@
 """Sentences about the generic and the asynchronous proxy, and memory for records of asynchronous operations."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from mmulator.compiler.compiled import CompiledKernel
-from mmulator.diagnostics.findings.context import FindingContext, location, memory_text
+from mmulator.diagnostics.findings.context import FindingContext, Sentences, location, memory_text
 from mmulator.launch.arena import pointer
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import Resident
@@ -79,25 +79,7 @@ def _map_fence_missing(c: FindingContext) -> str:
     return f"{begin}, and no fence.proxy.tensormap::generic.acquire of this map lies between the change and this copy"
 
 
-SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {
-    rules.FENCE_MISSING.number: _fence_missing,
-    rules.COPY_FENCE_MISSING.number: _fence_missing,
-    rules.WRITE_FENCE_MISSING.number: lambda c: (
-        f"bytes that {c.against} wrote are written over through the asynchronous proxy with no fence.proxy.async between"
-    ),
-    rules.REFILL_FENCE_MISSING.number: lambda c: (
-        f"bytes that threads have read ({c.against}) are written over through the asynchronous proxy with no fence.proxy.async "
-        "between"
-    ),
-    rules.READ_BEFORE_WAIT.number: _read_before_wait,
-    rules.REFILL_EARLY.number: lambda c: f"bytes are overwritten that {c.against} may not have read yet",
-    rules.OPERAND_OVERWRITTEN.number: lambda c: f"bytes are overwritten that a pending {c.against} may still read",
-    rules.SOURCE_REUSED.number: lambda c: f"bytes are overwritten that {c.against} may still copy",
-    rules.WRITE_OVERLAP.number: lambda c: f"nothing orders this and {c.against}, which accesses the same bytes",
-    rules.RESULT_EARLY.number: lambda c: f"the bytes that {c.against} stores are used before it is known to be complete",
-    rules.OPERAND_RACE.number: lambda c: f"bytes are read that {c.against} writes, and nothing orders the two",
-    rules.PENDING_AT_EXIT.number: lambda c: "the thread exits while this may still read shared memory",
-    rules.NEVER_COMMITTED.number: lambda c: "the thread exits and has not committed this to a bulk group",
-    rules.MAP_FENCE_MISSING.number: _map_fence_missing,
-    rules.MAP_IN_FLIGHT.number: lambda c: f"the tensor map is changed while {c.against} may still use it",
-}
+SENTENCES: Sentences = {
+    rules.FENCE_MISSING: _fence_missing, rules.COPY_FENCE_MISSING: _fence_missing, rules.READ_BEFORE_WAIT: _read_before_wait,
+    rules.MAP_FENCE_MISSING: _map_fence_missing,
+}  # fmt: skip

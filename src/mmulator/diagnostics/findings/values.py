@@ -1,53 +1,103 @@
-"""Sentences about registers and bytes that have not been written, and memory for the marks of native code."""
+"""Sentences about registers and bytes that have not been written, and memory for the marks of native code. Why a register has no
+value is found in the text: some path to its first use does not write it.
+"""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
 
 from mmulator.compiler.compiled import CompiledKernel
 from mmulator.diagnostics.faults.memory import function_of
-from mmulator.diagnostics.findings.context import FindingContext
-from mmulator.diagnostics.findings.holes import hole
-from mmulator.isa.effects import MemoryEffect
+from mmulator.diagnostics.findings.context import FindingContext, Sentences, location
+from mmulator.isa.effects import Flow, MemoryEffect
 from mmulator.launch.arena import pointer
 from mmulator.launch.grid import Grid
 from mmulator.launch.pages import blank
 from mmulator.launch.resident import Resident
 from mmulator.native.state import BY_KERNEL, LANES
 from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
+from mmulator.program.blocks import FunctionBlocks
+from mmulator.program.frames import liveness
 from mmulator.program.kept_bits import kept_bits
 from mmulator.program.provenance import origins, variables_of
-from mmulator.ptx.tree import Address, Reg, Symbol
+from mmulator.program.undefined import doubt
+from mmulator.program.uses import CARRY, uses_and_defs
+from mmulator.ptx.tree import Address, Instruction, Reg, Symbol
+from mmulator.rules import BY_NUMBER
+from mmulator.rules import values as rules
 from mmulator.rules.execution import NO_SOURCE
 from mmulator.rules.mbarriers import CANCEL_REFUSED
-from mmulator.rules.values import (
-    OUT_OF_VARIABLE,
-    UNDEFINED_ADDRESS,
-    UNDEFINED_BRANCH,
-    UNDEFINED_COPY,
-    UNDEFINED_GLOBAL,
-    UNDEFINED_KEPT,
-    UNDEFINED_OPERAND,
-    UNDEFINED_PART,
-    UNDEFINED_STORE,
-)
 from mmulator.sanitizer.checks.unwritten import COMBINES, EXCHANGE, KEEPS, Stretch, WatchedLaunch
 from mmulator.sanitizer.checks.values import Source, ValuesState
 
-_DOES = {
-    UNDEFINED_STORE.number: "{} stores to global memory a value that nobody has written",
-    UNDEFINED_BRANCH.number: "{} depends on a value that nobody has written",
-    UNDEFINED_ADDRESS.number: "{} takes its address from a value that nobody has written",
-    UNDEFINED_COPY.number: "{} reads bytes of shared memory that nobody has written",
-}  # fmt: skip
+
+def _hole(c: FindingContext) -> str:
+    """Why a register has no value: `%f5 is an accumulator of wgmma.mma_async (k.ptx:19), which adds to it, and nothing writes
+    it before`; "" if no reason is found.
+    """
+    ins = c.instruction
+    function = next((f for f in c.grid.kernel.program.functions.values() for i in f.function.instructions
+                     if i.original.span == ins.span), None)  # fmt: skip
+    if function is None:
+        return ""
+    live = liveness(function)
+    roots = {*live.into[0]} - {p.name for p in (*function.function.params, *function.function.returns)} - {CARRY}
+    found = _way(function, ins, roots, doubt(function, live).unwritten)
+    if found is None:
+        return ""
+    root, reader = found
+    return _why_none(root, reader, [i for i in function.function.instructions if root in uses_and_defs(i)[1]])
+
+
+def _way(function: FunctionBlocks, ins: Instruction, roots: set[str], doubtful: frozenset[str]) -> tuple[str, Instruction] | None:
+    """The nearest unwritten register from which an instruction's operands are computed, and the instruction that reads it.
+
+    Breadth first from `ins`, through the instructions that write a register of `roots` or `doubtful`. roots: registers that no
+    path writes. doubtful: registers that some path does not write.
+    """
+    writers: dict[str, list[Instruction]] = {}
+    for i in function.function.instructions:
+        for name in uses_and_defs(i)[1]:
+            writers.setdefault(name, []).append(i)
+    here = next(i for i in function.function.instructions if i.original.span == ins.span)
+    waiting, seen = deque((name, here) for name in sorted(uses_and_defs(here)[0] & (doubtful | roots))), set[str]()
+    while waiting:
+        name, reader = waiting.popleft()
+        if name in seen:
+            continue
+        seen.add(name)
+        if name in roots:
+            return name, reader
+        for writer in writers.get(name, []):
+            waiting.extend((n, writer) for n in sorted(uses_and_defs(writer)[0] & (doubtful | roots)))
+    return None
+
+
+def _why_none(name: str, reader: Instruction, writers: list[Instruction]) -> str:
+    if not writers:
+        return f"no instruction writes {name}"
+    first = writers[0]
+    where = f"{first.mnemonic} ({location(first)})"
+    if name in uses_and_defs(first)[0] and first.guard is None:
+        if first.effects.flow is Flow.WGMMA:  # whose A and B lie in memory, too
+            return (
+                f"{name} is an accumulator of {where}: nothing writes it before, so scale-d must be 0 there, or bytes of A or B "
+                "in shared memory have no value"
+            )
+        what = "an accumulator of" if first.effects.multiplies else "changed by"
+        return f"{name} is {what} {where}, and nothing writes it before"
+    if first.guard is not None and len(writers) == 1:
+        guard, negated = first.guard
+        return f"{name} is written by {where} alone, only where {guard.name} is {'false' if negated else 'true'}"
+    return f"{name} is written by {where}, and not on every path to {reader.mnemonic} ({location(reader)})"
 
 
 def _use(c: FindingContext) -> str:
-    said = _DOES[int(c.entry["rule"])].format(c.instruction.mnemonic)
     if c.against:
-        return f"{said}, from bytes that {c.against} read"
-    where = hole(c) if int(c.entry["rule"]) != UNDEFINED_COPY.number else ""
-    return f"{said}: {where}" if where else said
+        return f"{c.says()}, from bytes that {c.against} read"
+    where = _hole(c) if c.rule is not rules.UNDEFINED_COPY else ""
+    return f"{c.says()}: {where}" if where else c.says()
 
 
 def _outside(c: FindingContext) -> str:
@@ -65,16 +115,16 @@ def _outside(c: FindingContext) -> str:
 
 
 _USES = {
-    UNDEFINED_STORE.number: "{} stores it", UNDEFINED_BRANCH.number: "{} depends on it",
-    UNDEFINED_ADDRESS.number: "{} takes its address from it",
+    rules.UNDEFINED_STORE.number: "{} stores it", rules.UNDEFINED_BRANCH.number: "{} depends on it",
+    rules.UNDEFINED_ADDRESS.number: "{} takes its address from it",
 }  # fmt: skip
 
 
 def _no_source(c: FindingContext) -> str:
     use = _USES[c.words[0]].format(c.against)
-    if int(c.entry["rule"]) == CANCEL_REFUSED.number:
-        return f"{c.instruction.mnemonic} reads a response that says that no cluster was cancelled, and {use}"
-    return f"{c.instruction.mnemonic} takes a value from a lane outside its member mask, or that does not execute it, and {use}"
+    if c.rule is CANCEL_REFUSED:
+        return f"{c.name} reads a response that says that no cluster was cancelled, and {use}"
+    return f"{c.name} takes a value from a lane outside its member mask, or that does not execute it, and {use}"
 
 
 def _nobody(c: FindingContext) -> str:
@@ -85,26 +135,21 @@ def _nobody(c: FindingContext) -> str:
 def _unwritten(c: FindingContext) -> str:
     """The message for unwritten device memory. Without a second instruction the reader is an atomic operation that combines."""
     if not c.against:
-        return f"{c.instruction.mnemonic} combines with bytes of device memory: {_nobody(c)}"
-    use = _DOES[c.words[0]].format(c.instruction.mnemonic)
-    who = _nobody(c)
-    if int(c.entry["rule"]) == UNDEFINED_PART.number:
+        return f"{c.name} combines with bytes of device memory: {_nobody(c)}"
+    use, who = c.says(BY_NUMBER[c.words[0]]), _nobody(c)
+    if c.rule is rules.UNDEFINED_PART:
         who = "the host has written some of them, and nobody the others"
     return f"{use}, from bytes that {c.against} read: {who}"
 
 
 def _operand(c: FindingContext) -> str:
-    return f"{c.instruction.mnemonic} reads bytes that {c.against} brought: {_nobody(c)}"
+    return f"{c.name} reads bytes that {c.against} brought: {_nobody(c)}"
 
 
-def _kept(c: FindingContext) -> str:
-    return f"{c.instruction.mnemonic} reads bytes that nobody has written; some of their bits are replaced, and the others stay"
-
-
-SENTENCES: Mapping[int, Callable[[FindingContext], str]] = {
-    NO_SOURCE.number: _no_source, CANCEL_REFUSED.number: _no_source, **dict.fromkeys(_DOES, _use),
-    OUT_OF_VARIABLE.number: _outside, UNDEFINED_GLOBAL.number: _unwritten, UNDEFINED_PART.number: _unwritten,
-    UNDEFINED_OPERAND.number: _operand, UNDEFINED_KEPT.number: _kept,
+SENTENCES: Sentences = {
+    NO_SOURCE: _no_source, CANCEL_REFUSED: _no_source, rules.OUT_OF_VARIABLE: _outside, rules.UNDEFINED_GLOBAL: _unwritten,
+    rules.UNDEFINED_PART: _unwritten, rules.UNDEFINED_OPERAND: _operand,
+    **dict.fromkeys((rules.UNDEFINED_STORE, rules.UNDEFINED_BRANCH, rules.UNDEFINED_ADDRESS, rules.UNDEFINED_COPY), _use),
 }  # fmt: skip
 
 

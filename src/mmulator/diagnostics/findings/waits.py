@@ -1,12 +1,12 @@
 """Findings about threads that wait for ever: what they wait for, since which phase, and which threads should have arrived."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from mmulator.compiler.compiled import CompiledKernel
 from mmulator.diagnostics.faults.mbarrier import likely, missing_text
-from mmulator.diagnostics.findings.context import FindingContext, block_text, location, threads_text
+from mmulator.diagnostics.findings.context import block_text, location, threads_text
 from mmulator.diagnostics.mbarriers import MbarrierEvent, MbarrierState, arrivers, place_text
 from mmulator.diagnostics.stillness import LOOK, looks
 from mmulator.diagnostics.whereabouts import LaneGroup, arrived_text, groups
@@ -21,7 +21,6 @@ from mmulator.ptx.tree import Instruction, SpecialRegister
 from mmulator.rules import Rule, execution, mbarriers, waits
 from mmulator.sanitizer.checks.waits import Stillness
 
-SENTENCES: Mapping[int, Callable[[FindingContext], str | tuple[str, str]]] = {}
 _TOGETHER = (waits.IN_WARP, execution.PARTIAL_WARP, execution.DIVERGED)  # what lanes or warps execute together
 _MOST = 4  # groups of threads, or instructions, that a sentence names
 
