@@ -9,7 +9,7 @@ from mmulator.codegen.loading import address
 from mmulator.codegen.types import u32
 from mmulator.codegen.values import Value
 from mmulator.sanitizer.shadow import conflicts, judgement
-from mmulator.sanitizer.shadow.decisions import Decisions
+from mmulator.sanitizer.shadow.judgement import Decisions
 
 TABLES = {
     "GENERIC": conflicts.GENERIC, "ASYNCHRONOUS": conflicts.ASYNCHRONOUS, "UNFENCED": conflicts.UNFENCED,

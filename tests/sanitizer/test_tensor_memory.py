@@ -9,7 +9,6 @@ import pytest
 import mmulator as mm
 from mmulator.layouts.instruction_descriptor import KINDS
 from mmulator.rules import RULES, TOPICS
-from mmulator.rules import tensor_memory as rules
 from tests.support import breaches, places
 from tests.support.tensor_cases import draw, make, scale_factors
 from tests.support.tensor_kernels import run

@@ -17,7 +17,7 @@ from mmulator.launch.arena import pointer
 from mmulator.launch.observers import Observer
 from mmulator.native.state import Log
 from mmulator.rules import Severity
-from mmulator.sanitizer.state import ROOM, Found, SanitizedCluster, SanitizedLaunch
+from mmulator.sanitizer.found import ROOM, Found, SanitizedCluster, SanitizedLaunch
 
 if TYPE_CHECKING:
     from mmulator.codegen.lang import Instrument

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import field
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from mmulator.classes import dataclass
 from mmulator.errors import must_be
@@ -17,6 +17,7 @@ from mmulator.isa.effects import Effects, Ends, MemoryEffect, Queue, Step, Toget
 from mmulator.program.calls import Aim, cycles, reached
 from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, Operand, ParsedModule, Reg, Symbol
 
+Node = TypeVar("Node")
 WGMMA_BLOCK = 32  # wgmma.mma_async in one basic block, at most: half of what a warp may be ahead of the others
 # Registers that the instructions of a block name, repetitions counted. LLVM's time grows faster than the length of a function,
 # so longer blocks are cut; what lives across a cut goes through memory, which costs little every few hundred instructions.
@@ -84,9 +85,11 @@ class Program:
         return next(iter(self.functions.values()))
 
 
-def blocks_from(first: Iterable[int], steps: Callable[[int], Iterable[int]], without: int | None = None) -> set[int]:
-    """Numbers of the blocks to which steps lead from the first ones, these included, without passing one of them."""
-    seen, waiting = set[int](), [*first]
+def blocks_from(first: Iterable[Node], steps: Callable[[Node], Iterable[Node]], without: Node | None = None) -> set[Node]:
+    """Numbers of the blocks (or other nodes) to which steps lead from the first ones, these included, without passing one of
+    them.
+    """
+    seen, waiting = set[Node](), [*first]
     while waiting:
         n = waiting.pop()
         if n not in seen and n != without:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from mmulator.isa.effects import Ends, MemoryEffect
+from mmulator.program.flow import spread
 from mmulator.program.uses import accesses, registers_of, uses_and_defs
 from mmulator.ptx.tree import Address, Function, Instruction
 
@@ -29,11 +30,7 @@ def consequences(function: Function, of: Instruction, guarded: Collection[Instru
     """
     found = set(uses_and_defs(of)[1])
     every = [(i, *uses_and_defs(i)) for i in function.instructions]
-    before = -1
-    while before != (before := len(found)):
-        for ins, uses, defs in every:
-            if ins is not of and not uses.isdisjoint(found):
-                found |= defs
+    spread(found, [(uses, defs) for ins, uses, defs in every if ins is not of])
     stores = set[Instruction]()
     for ins, uses, _ in every:
         if uses.isdisjoint(found):

@@ -20,6 +20,7 @@ from mmulator.classes import dataclass
 from mmulator.isa.effects import Algebra, Ends, MemoryEffect, Queue, Together
 from mmulator.isa.types import type_bits
 from mmulator.program.blocks import Block, FunctionBlocks
+from mmulator.program.flow import solve
 from mmulator.program.lanes import lanes_of
 from mmulator.program.uses import accesses, uses_and_defs
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg, VectorOperand
@@ -161,25 +162,19 @@ class _Walk:
         self.block = function.blocks[0]
 
     def run(self) -> Fragments:
-        first = self.function.blocks[0].index
-        before: dict[int, State] = {first: {}}
-        waiting = [first]
-        while waiting:
-            number = waiting.pop(0)
-            state = dict(before[number])
-            self.block = self.function.blocks[number - first]
-            if self.block.after is not None:
-                self.forget(self.block.after, state)
-            for ins in _instructions(self.block):
-                self.step(ins, state)
-            for target in self.block.targets:
-                old = before.get(target)
-                new = state if old is None else self.meet(old, state)
-                if new != old:
-                    before[target] = dict(new)
-                    if target not in waiting:
-                        waiting.append(target)
+        first = self.function.entry
+        start: State = {}
+        solve({first: start}, lambda block: self.function.blocks[block - first].targets, self.through, self.meet)
         return Fragments(self.wrong, frozenset(self.partly))
+
+    def through(self, block: int, before: State) -> State:
+        """The contents of registers behind a block."""
+        state, self.block = {**before}, self.function.blocks[block - self.function.entry]
+        if self.block.after is not None:
+            self.forget(self.block.after, state)
+        for ins in _instructions(self.block):
+            self.step(ins, state)
+        return state
 
     @staticmethod
     def meet(a: State, b: State) -> State:

@@ -6,12 +6,12 @@ from dataclasses import field
 from heapq import heappop, heappush
 
 from mmulator.classes import dataclass
-from mmulator.codegen.locks import remaining
 from mmulator.errors import must_be
 from mmulator.isa.effects import Ends, MemoryEffect
 from mmulator.isa.types import type_bits
 from mmulator.program.addresses import HEADER_BYTES
 from mmulator.program.blocks import Block, FunctionBlocks
+from mmulator.program.flow import live_out
 from mmulator.program.steps import steps_of
 from mmulator.program.uses import CARRY, pinned_by, registers_of, uses_and_defs
 from mmulator.ptx.tree import Instruction, Reg
@@ -97,24 +97,11 @@ class Liveness:
 
 def liveness(function: FunctionBlocks) -> Liveness:
     blocks = function.blocks
-    first = blocks[0].index
     facts = [block_uses_defs(b) for b in blocks]
-    live_in: list[set[str]] = [set() for _ in blocks]
-    live_out: list[set[str]] = [set() for _ in blocks]
-    changed = True
-    while changed:
-        changed = False
-        for n in range(len(blocks) - 1, -1, -1):
-            remaining()
-            out: set[str] = set()
-            for target in blocks[n].targets:
-                out |= live_in[target - first]
-            reads, writes, _ = facts[n]
-            into = reads | (out - writes)
-            if out != live_out[n] or into != live_in[n]:
-                live_out[n], live_in[n] = out, into
-                changed = True
-    return Liveness(facts, live_in, live_out)
+    numbers = [b.index for b in blocks]
+    reads, writes = (dict(zip(numbers, sets)) for sets in ([f[0] for f in facts], [f[1] for f in facts]))
+    live = live_out({b.index: b.targets for b in blocks}, reads, writes)
+    return Liveness(facts, [{*reads[n], *(live[n] - writes[n])} for n in numbers], [{*live[n]} for n in numbers])
 
 
 def unread_results(function: FunctionBlocks) -> frozenset[str]:

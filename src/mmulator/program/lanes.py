@@ -6,6 +6,7 @@ from collections import defaultdict
 
 from mmulator.isa.effects import Ends, MemoryEffect, Queue, Together
 from mmulator.program.blocks import Block, FunctionBlocks, blocks_from
+from mmulator.program.flow import settle
 from mmulator.program.uses import accesses
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, SpecialRegister, Symbol, VectorOperand, flatten
 
@@ -41,16 +42,16 @@ class LaneFacts:
         return _ELSE
 
     def _classify(self, every: list[Instruction]) -> None:
-        changed = True
-        while changed:
-            changed = False
+        def step() -> dict[str, int]:
             for ins in every:
                 new = self._result(ins)
                 for access, operand in accesses(ins):
                     for o in flatten((operand,)) if "w" in access and not isinstance(operand, Address) else ():
-                        if isinstance(o, Reg) and self.classes[o.name] < new:
-                            self.classes[o.name] = new
-                            changed = True
+                        if isinstance(o, Reg):
+                            self.classes[o.name] = max(self.classes[o.name], new)
+            return {**self.classes}
+
+        settle(step, {})
 
     def _result(self, ins: Instruction) -> int:
         e = ins.effects

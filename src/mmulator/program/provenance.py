@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
 
-from mmulator.codegen.locks import remaining
 from mmulator.isa.effects import Ends, Flow, MemoryEffect, Pointer, Queue, Step
 from mmulator.isa.types import type_bits
+from mmulator.program.flow import settle
 from mmulator.program.uses import accesses, registers_of, uses_and_defs
 from mmulator.ptx.tree import (
     Address,
@@ -126,18 +126,18 @@ def origins(
     known: dict[str, Origin] = {}
     steps = [(i, uses_and_defs(i)[1]) for i in function.instructions]
     steps = [(i, defs) for i, defs in steps if defs]
-    changed = True
-    while changed:
-        remaining()
-        changed = False
+
+    def step() -> dict[str, Origin]:
         for ins, defs in steps:
             said = _origin(ins, known, variables)
             for name in defs:
                 origin = loaded[name] if name in loaded and _loads(ins) else said
                 joined = _joined(known.get(name), origin) if origin is not None else None
-                if joined is not None and joined != known.get(name):
+                if joined is not None:
                     known[name] = joined
-                    changed = True
+        return {**known}
+
+    settle(step, {})
     given = {p.name for p in (*function.params, *function.returns)}
     return {n: o for n, o in known.items() if isinstance(o, Symbol) and n not in given}
 

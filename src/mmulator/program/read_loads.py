@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from mmulator.isa.effects import Ends, MemoryEffect, Queue, Step, Together
 from mmulator.program.blocks import FunctionBlocks, Program
-from mmulator.program.static.flow import forward
+from mmulator.program.flow import forward
 from mmulator.program.uses import accesses, registers_of, uses_and_defs
 from mmulator.ptx.tree import Instruction
 

@@ -7,12 +7,13 @@ first an instruction of `behind`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import or_
 
-from mmulator.codegen.locks import remaining
 from mmulator.errors import must_be
 from mmulator.isa.effects import Ends, MemoryEffect, Together
 from mmulator.program.blocks import Block, Program, instructions
 from mmulator.program.calls import aim_of
+from mmulator.program.flow import solve, turned
 from mmulator.program.operands import callee_of
 from mmulator.ptx.tree import Instruction, Reg
 
@@ -44,12 +45,12 @@ def skips_of(program: Program) -> Skips:
     numbers = {ins: n for n, ins in enumerate(i for found in barriers for i in found)}
     if not numbers:
         return Skips()
-    ways = _ways(program)
+    ways = dict(enumerate(_ways(program)))
     own = [sum(1 << numbers[i] for i in found) for found in barriers]
     met = [sum(1 << numbers[i] for i in found if _certain(i, block)) for found, block in zip(barriers, program.blocks)]
-    ahead = _spread(own, _reversed(ways))  # barriers that a way leads to
+    ahead = _spread(own, turned(ways))  # barriers that a way leads to
     entered = [0] * len(ways)
-    for u, targets in enumerate(ways):
+    for u, targets in ways.items():
         for v in targets:
             entered[v] |= ahead[u] & ~ahead[v] & ~met[u]
     passed = _spread(entered, ways)
@@ -101,26 +102,10 @@ def _called(program: Program, block: Block) -> list[str]:
     return [callee.name] if callee.name in program.functions else []  # else one of CUDA's runtime
 
 
-def _reversed(ways: list[list[int]]) -> list[list[int]]:
-    back: list[list[int]] = [[] for _ in ways]
-    for u, targets in enumerate(ways):
-        for v in targets:
-            back[v].append(u)
-    return back
-
-
-def _spread(bits: list[int], ways: list[list[int]]) -> list[int]:
-    """The bits of each block, joined with those of all blocks that it can reach."""
-    found = list(bits)
-    waiting = [n for n, b in enumerate(found) if b]
-    while waiting:
-        remaining()
-        u = waiting.pop()
-        for v in ways[u]:
-            if found[u] & ~found[v]:
-                found[v] |= found[u]
-                waiting.append(v)
-    return found
+def _spread(bits: list[int], ways: Mapping[int, list[int]]) -> list[int]:
+    """The bits of each block, joined with those of all blocks from which ways lead to it."""
+    found = solve({n: b for n, b in enumerate(bits) if b}, ways.__getitem__, lambda _, b: b, or_)
+    return [found.get(n, 0) for n in range(len(bits))]
 
 
 def _kinds(count: int, passed: list[int]) -> list[int]:

@@ -7,10 +7,10 @@ file does not report has a value wherever it is read, so code that tracks values
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from mmulator.codegen.locks import remaining
 from mmulator.errors import must_be
 from mmulator.isa.effects import Algebra, Flow
 from mmulator.program.blocks import FunctionBlocks
+from mmulator.program.flow import settle
 from mmulator.program.frames import Liveness
 from mmulator.program.kept_bits import kept_bits
 from mmulator.program.uniform import left_behind
@@ -108,14 +108,13 @@ def doubt(function: FunctionBlocks, live: Liveness, watched: bool = False) -> Ma
     misses = missing(function)
 
     def spread(found: set[str], loads: bool, shuffles: bool = True) -> frozenset[str]:
-        changed = True
-        while changed:
-            remaining()
-            before = len(found)
+        def step() -> int:
             for flow, ins, uses, defs in flows:
                 if not defs <= found and takes_doubt(flow, ins, uses, found, own, loads, misses if shuffles else ()):
-                    found |= defs - {CARRY}
-            changed = len(found) != before
+                    found.update(defs - {CARRY})
+            return len(found)
+
+        settle(step, len(found))
         return frozenset(found)
 
     unwritten = {n for n in live.into[0] if n not in given and n != CARRY}

@@ -14,6 +14,7 @@ from mmulator.errors import must_be
 from mmulator.isa.effects import Ends, Flow, MemoryEffect
 from mmulator.isa.types import type_bits
 from mmulator.program.blocks import Block, FunctionBlocks, Here, blocks_from, partners
+from mmulator.program.flow import settle, turned
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Immediate, Instruction, Reg, SpecialRegister, Symbol, flatten
 
@@ -140,16 +141,17 @@ class _Flow:
         return True
 
     def solve(self) -> None:
-        before = None
-        while before != (before := (len(self.varying), len(self.apart))):
-            remaining()
-            for block, steps in zip(self.blocks, self.steps):
-                apart = block.index in self.apart
-                for depends, defs in steps:
-                    if not defs <= self.varying and (apart or depends is None or not depends.isdisjoint(self.varying)):
-                        self.varying |= defs
-                if block.targets and (apart or self.parts(block)):
-                    self.apart.update(t for t in block.targets if t not in self.meets)
+        settle(self.step)
+
+    def step(self) -> tuple[int, int]:
+        for block, steps in zip(self.blocks, self.steps):
+            apart = block.index in self.apart
+            for depends, defs in steps:
+                if not defs <= self.varying and (apart or depends is None or not depends.isdisjoint(self.varying)):
+                    self.varying |= defs
+            if block.targets and (apart or self.parts(block)):
+                self.apart.update(t for t in block.targets if t not in self.meets)
+        return len(self.varying), len(self.apart)
 
 
 def left_behind(function: FunctionBlocks, blocks: Iterable[int]) -> set[int]:
@@ -158,11 +160,7 @@ def left_behind(function: FunctionBlocks, blocks: Iterable[int]) -> set[int]:
     """
     flow = _Flow(function, {v.name for v in function.function.variables if v.space in ("local", "param")})
     flow.solve()
-    after = {b.index: b.targets for b in function.blocks}
-    before: dict[int, list[int]] = {n: [] for n in after}
-    for n, targets in after.items():
-        for t in targets:
-            before[t].append(n)
+    before = turned({b.index: b.targets for b in function.blocks})
     branches = [
         b.targets for b in function.blocks
         if len({*b.targets}) > 1 and not uses_and_defs(must_be(b.last, Instruction))[0].isdisjoint(flow.varying)

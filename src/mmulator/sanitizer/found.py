@@ -1,14 +1,47 @@
-"""The table of findings: an entry for each rule, instruction and conflict, with a count."""
+"""The structs of a sanitized launch: the state of each topic, and the table of findings: an entry for each rule, instruction and
+conflict, with a count.
+"""
 
 from typing import Any
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, null
-from mmulator.codegen.types import ptr_to, u8, u32, u64
+from mmulator.codegen.types import Struct, ptr, ptr_to, u8, u32, u64
 from mmulator.native.memory.windows import OFFSET_MASK, SHARED, WITHIN, shared_of
 from mmulator.native.state import Cluster, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
-from mmulator.sanitizer.state import ROOM, Found, SanitizedCluster, SanitizedLaunch
+
+WORDS = 4
+
+# A breach of a rule. An entry of the worker's log (Cluster.log), which is a hash table of ROOM entries by rule, site and
+# other_site.
+# site, other_site: the two instructions; other_site is + 1, or 0 without a conflict.
+# lanes, other_lanes: masks.
+# cta, other_cta: linear numbers in the grid.
+# at, bytes: generic address (of the first lane), and bytes.
+# words: further facts for its sentence.
+Found = Struct("Found", [
+    ("rule", u32), ("site", u32), ("other_site", u32), ("bytes", u32),
+    ("count", u64), ("at", u64),
+    ("cta", u32), ("warp", u32), ("lanes", u32),
+    ("other_cta", u32), ("other_warp", u32), ("other_lanes", u32),
+    ("words", u64, WORDS),
+])  # fmt: skip
+ROOM = 4096  # findings of a worker; further ones are only counted
+
+# The state of a launch, in Launch.sanitizer: a pointer for each topic that needs one.
+SanitizedLaunch = Struct("SanitizedLaunch", [
+    ("lost", u64),  # number of findings beyond a full table
+    ("forgotten", u64),  # number of times that a full pool made accesses count as ordered
+    ("orders", ptr), ("races", ptr), ("proxies", ptr), ("values", ptr),
+])  # fmt: skip
+
+# The state of a resident cluster, in Cluster.sanitizer: a pointer for each topic that needs memory.
+SanitizedCluster = Struct("SanitizedCluster", [
+    ("orders", ptr), ("races", ptr), ("accumulators", ptr), ("proxies", ptr), ("mbarriers", ptr), ("operands", ptr),
+    ("execution", ptr), ("skips", ptr), ("values", ptr), ("clusters", ptr), ("waits", ptr), ("tensor", ptr),
+])  # fmt: skip
+
 
 _SPREAD = 0x9E3779B97F4A7C15
 
@@ -98,3 +131,14 @@ def find_against(
 def find(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, at: u64, bytes: u32) -> ptr_to(Found):
     """The entry of a finding about a single access."""
     return find_against(w, rule, site, lanes, at, bytes, 0, 0, 0, 0)
+
+
+@native
+def say(found: ptr_to(Found), first: u64, second: u64, third: u64, fourth: u64) -> None:
+    """Set the words of a finding if it is new; null stands for one without room."""
+    if u64(found) != 0:
+        if found.count == 1:
+            found.words[0] = first
+            found.words[1] = second
+            found.words[2] = third
+            found.words[3] = fourth

@@ -8,14 +8,11 @@ from mmulator.sanitizer.checks import (
     accumulators,
     ends,
     execution,
-    lanes,
     mbarriers,
     operands,
     proxies,
-    screens,
-    skips,
-    tensor_columns,
     tensor_memory,
+    tensor_state,
     unwritten,
     values,
     values_products,
@@ -24,30 +21,13 @@ from mmulator.sanitizer.checks import (
 from mmulator.sanitizer.order import orders
 from mmulator.sanitizer.shadow import races
 
-# Topics in the order in which they are told about an event: hooks, by name, to functions. Happens-before is updated first,
-# because accesses are checked against it.
-TOPICS: tuple[Mapping[str, Native], ...] = tuple(
-    topic.HOOKS
-    for topic in (
-        orders,
-        races,
-        lanes,
-        proxies,
-        accumulators,
-        mbarriers,
-        ends,
-        operands,
-        execution,
-        screens,
-        skips,
-        values,
-        values_products,
-        unwritten,
-        waits,
-        tensor_memory,
-        tensor_columns,
-    )
-)
+# Hooks, by name, to functions, in the order in which they are told about an event. Happens-before is updated first, because
+# accesses are checked against it.
+TOPICS: tuple[Mapping[str, Native], ...] = (
+    orders.HOOKS, races.HOOKS, races.LANE_HOOKS, proxies.HOOKS, accumulators.HOOKS, mbarriers.HOOKS, ends.HOOKS, operands.HOOKS,
+    execution.HOOKS, operands.SCREEN_HOOKS, execution.BARRIER_HOOKS, values.HOOKS, values_products.HOOKS, unwritten.HOOKS,
+    waits.HOOKS, tensor_memory.HOOKS, tensor_state.HOOKS,
+)  # fmt: skip
 
 
 SANITIZE = Instrument("sanitize", chained("sanitize", TOPICS), waits=True)

@@ -16,7 +16,7 @@ from mmulator.rules import BY_NUMBER, Rule
 
 @dataclass(frozen=True)
 class FindingContext:
-    """A launch and one entry of its table of findings (sanitizer/state.py: Found)."""
+    """A launch and one entry of its table of findings (sanitizer/found.py: Found)."""
 
     grid: Grid
     entry: Any

@@ -13,8 +13,7 @@ from mmulator.native.state import WGMMA, FaultKind
 from mmulator.program.skips import is_aligned_barrier
 from mmulator.rules import Rule
 from mmulator.rules import execution as rules
-from mmulator.sanitizer.checks.execution import EXITED, LANES_GONE, NO_WARPS, WARPS, Steps
-from mmulator.sanitizer.checks.skips import HAVE_EXITED, WENT_ON, Skipping
+from mmulator.sanitizer.checks.execution import EXITED, HAVE_EXITED, LANES_GONE, NO_WARPS, WARPS, WENT_ON, Skipping, Steps
 
 
 def _diverged(c: FindingContext) -> str:

@@ -18,7 +18,7 @@ from mmulator.rules import operands as rules
 from mmulator.rules.execution import DIVERGED
 from mmulator.rules.tensor_memory import OPERAND_DIFFERS
 from mmulator.sanitizer.checks.operands import RESERVED as RESERVED_BITS
-from mmulator.sanitizer.checks.swizzles import OF_STORE, SHIFTED
+from mmulator.sanitizer.checks.proxy_operands import OF_STORE, SHIFTED
 
 _NUMBERS = {UniformOperand[name] for name in ("STRIDE", "BYTE_ID_A", "THREAD_ID_A", "BYTE_ID_B", "THREAD_ID_B")}
 

@@ -12,8 +12,7 @@ from mmulator.launch.grid import Grid
 from mmulator.launch.pages import blank
 from mmulator.launch.resident import Resident
 from mmulator.native.state import COPIES, LANES, NUM_BARRIERS
-from mmulator.sanitizer.order.locations import LOCATIONS, Location
-from mmulator.sanitizer.order.phases import PHASERS, Phaser
+from mmulator.sanitizer.order.locations import LOCATIONS, PHASERS, Location, Phaser
 from mmulator.sanitizer.order.views import ALL, FIRST, ISSUES, PROXIES, Collector, Orders, WarpClocks
 from mmulator.sanitizer.order.world import PLACES, ForeignAgent, Place, World
 

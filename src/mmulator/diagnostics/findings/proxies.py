@@ -13,8 +13,7 @@ from mmulator.native.state import LANES
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Instruction
 from mmulator.rules import proxies as rules
-from mmulator.sanitizer.checks.proxy_maps import NO_RELEASE, UNORDERED
-from mmulator.sanitizer.checks.proxy_state import GATHERED, METS, BulkLane, Gathered, Proxies
+from mmulator.sanitizer.checks.proxy_state import GATHERED, METS, NO_RELEASE, UNORDERED, BulkLane, Gathered, Proxies
 from mmulator.sanitizer.shadow.records import Met
 
 

@@ -14,6 +14,7 @@ from mmulator.program.as_ptxas.products import HeldProduct, Multiplication, is_p
 from mmulator.program.as_ptxas.reaching import Walk, carries_product
 from mmulator.program.as_ptxas.rewrite import Rewriter
 from mmulator.program.as_ptxas.scale import may_scale
+from mmulator.program.flow import spread
 from mmulator.ptx.tree import Function, Reg
 
 
@@ -34,7 +35,7 @@ def contract(function: Function) -> Function:
 def _may_fuse(function: Function) -> bool:
     """Whether a sum, or a product by a power of two, reads a register to which a product, or a copy of one, is written."""
     made: set[str] = set()
-    copies: list[tuple[str, set[str]]] = []  # to a register, from registers
+    copies: list[tuple[set[str], set[str]]] = []  # from registers, to a register
     read: set[str] = set()
     for ins in function.instructions:
         if ins.effects.algebra is Algebra.NONE or not isinstance(target := ins.operands[0], Reg):
@@ -45,11 +46,8 @@ def _may_fuse(function: Function) -> bool:
         if is_product(ins):
             made.add(target.name)
         elif carries_product(ins):
-            copies.append((target.name, sources))
-    before = -1
-    while before < (before := len(made)):
-        remaining()
-        made.update(target for target, sources in copies if not sources.isdisjoint(made))
+            copies.append((sources, {target.name}))
+    spread(made, copies)
     return not made.isdisjoint(read)
 
 

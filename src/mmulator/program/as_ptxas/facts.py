@@ -6,6 +6,7 @@ from mmulator.errors import must_be
 from mmulator.isa.effects import Algebra, MemoryEffect
 from mmulator.program.as_ptxas.products import HeldProduct, Multiplication, form_of
 from mmulator.program.as_ptxas.regions import CodeRegions, regions_of
+from mmulator.program.blocks import blocks_from
 from mmulator.ptx.tree import Address, Function, Immediate, Instruction, Operand, Reg, Symbol
 
 _COPIES = (Algebra.COPY, Algebra.NEGATION, Algebra.MAGNITUDE)
@@ -94,12 +95,7 @@ class FunctionFacts:
                     found.add(name)
             elif isinstance(source, Reg) and (form := form_of(ins, *_COPIES)) is not None and not form["ftz"]:
                 copies[source.name].append(name)
-        waiting = list(found)
-        while waiting:
-            for name in copies.pop(waiting.pop(), ()):
-                found.add(name)
-                waiting.append(name)
-        return found
+        return blocks_from(found, lambda name: copies.get(name, ()))
 
     def _is_resident(self, load: Instruction) -> bool:
         reads = load.effects.memory is MemoryEffect.READ and not load.form.is_matrix

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from dataclasses import replace
 
-from mmulator.codegen.locks import remaining
 from mmulator.isa.effects import Algebra
 from mmulator.isa.form import Form
 from mmulator.program.as_ptxas.facts import FunctionFacts
@@ -19,6 +18,7 @@ from mmulator.program.as_ptxas.products import (
 )
 from mmulator.program.as_ptxas.quotient import scales
 from mmulator.program.as_ptxas.scale import POWERS, may_scale
+from mmulator.program.flow import live_out, solve
 from mmulator.ptx.tree import Instruction, Operand, Reg
 
 _CARRIES_PRODUCT = (Algebra.NEGATION, Algebra.MAGNITUDE, Algebra.PRODUCT, Algebra.QUOTIENT, Algebra.RECIPROCAL)
@@ -168,38 +168,21 @@ class Walk:
             for name in accesses[n][1] & names:
                 last[region][name] = n
         order = sorted({place[0] for place, _ in f.order} | set(successors))
-        live: dict[int, set[str]] = {r: set(reads[r]) for r in order}
-        leaves: dict[int, dict[str, int]] = {r: dict(last[r]) for r in order}
-        entry: dict[int, dict[str, int]] = {r: {} for r in order}
-        changed = True
-        while changed:
-            remaining()
-            changed = False
-            for r in reversed(order):
-                into = set().union(*(live[s] for s in successors.get(r, ()))).difference(last[r])
-                changed |= not into <= live[r]
-                live[r] |= into
-        waiting = set(order)
-        while waiting:
-            for r in order:  # forwards: what a loop brings back takes another turn
-                if r not in waiting:
-                    continue
-                remaining()
-                waiting.remove(r)
-                for s in successors.get(r, ()):
-                    for name, definition in leaves[r].items():
-                        if name in live[s] and entry[s].get(name) not in (definition, _SEVERAL):
-                            meets = name in entry[s]
-                            entry[s][name] = _SEVERAL if meets else definition
-                            if name not in last[s]:
-                                leaves[s][name] = entry[s][name]
-                                waiting.add(s)
+        ways = {r: sorted(successors.get(r, ())) for r in order}
+        out = live_out(ways, reads, {r: last[r].keys() for r in order})
+
+        def leaves(r: int, into: dict[str, int]) -> dict[str, int]:
+            return {name: n for name, n in {**into, **last[r]}.items() if name in out[r]}
+
+        def meet(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
+            return {**a, **b, **{name: _SEVERAL for name in a.keys() & b.keys() if a[name] != b[name]}}
+
+        nothing: dict[str, int] = {}
+        found = solve(dict.fromkeys(reversed(order), nothing), ways.__getitem__, leaves, meet)
+        live = {r: reads[r] | (out[r] - last[r].keys()) for r in order}
+        entry = {r: {name: n for name, n in into.items() if name in live[r]} for r, into in found.items()}
         meetings = {
-            leaves[r][name]
-            for r in order
-            for s in successors.get(r, ())
-            for name, definition in entry[s].items()
-            if definition == _SEVERAL and name in leaves[r]
+            n for r in order for s in ways[r] for name, n in leaves(r, entry[r]).items() if entry[s].get(name) == _SEVERAL
         }
         return entry, meetings
 

@@ -12,6 +12,8 @@ from dataclasses import field
 
 from mmulator.classes import dataclass
 from mmulator.isa.effects import Algebra, Ends, Ptxas
+from mmulator.program.blocks import blocks_from
+from mmulator.program.flow import turned
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Function, Immediate, Instruction, Label, LabelRef, NegatedPredicate, Operand, Reg, Symbol
 
@@ -146,23 +148,12 @@ def _join(segments: list[_Segment], labels: Mapping[str, int]) -> tuple[dict[int
     """(region of each reachable segment; these segments in order, a region's together; segment -> the segment joined behind
     it).
     """
-    into: dict[int, set[int]] = defaultdict(set)
-    into[0].add(-1)
-    waiting, reached = [0], {0}
-    while waiting:
-        s = waiting.pop()
-        for t in _targets(segments, labels, s):
-            into[t].add(s)
-            if t not in reached:
-                reached.add(t)
-                waiting.append(t)
-    joined: dict[int, int] = {}
-    for s in reached:
-        targets = _targets(segments, labels, s)
-        if len(targets) == 1 and not segments[s].forks:
-            (t,) = targets
-            if into[t] == {s}:
-                joined[s] = t
+    reached = blocks_from([0], lambda s: _targets(segments, labels, s))
+    targets = {s: _targets(segments, labels, s) for s in reached}
+    into = turned(targets)
+    into[0].append(-1)
+    lone = {s: next(iter(t)) for s, t in targets.items() if len(t) == 1 and not segments[s].forks}
+    joined = {s: t for s, t in lone.items() if into[t] == [s]}
     followers = set(joined.values())
     region: dict[int, int] = {}
     order: list[int] = []

@@ -1,15 +1,11 @@
-"""Execution order of a kernel's instructions, for analyses of facts that hold on every path."""
-
-from collections.abc import Callable
-from typing import TypeVar
+"""Findings of the text: which instructions are executed on every path, and what is said of them."""
 
 from mmulator.findings import Finding, Place, spoken
 from mmulator.isa.effects import Ends, Together
-from mmulator.program.blocks import Block, FunctionBlocks, blocks_from, instructions
+from mmulator.program.blocks import Block, FunctionBlocks, blocks_from
 from mmulator.ptx.tree import Instruction
 from mmulator.rules.rule import Rule
 
-State = TypeVar("State")
 _ALONE = (Together.ALONE, Together.LIVE)
 
 
@@ -18,32 +14,6 @@ def certain(ins: Instruction) -> bool:
     it.
     """
     return ins.guard is None or ins.effects.ends is not Ends.NO or ins.effects.together not in _ALONE
-
-
-def forward(
-    function: FunctionBlocks, start: State, step: Callable[[State, Instruction], State], meet: Callable[[State, State], State]
-) -> dict[int, State]:
-    """The state at the start of each reachable block: `meet` of the states at the ends of all its predecessors.
-
-    function: the function.
-    start: state at the entry.
-    step: a function from a state and an instruction to the state behind it.
-    meet: a function of two states.
-    """
-    first = function.blocks[0].index
-    states = {first: start}
-    waiting = [first]
-    while waiting:
-        block = function.blocks[waiting.pop() - first]
-        state = states[block.index]
-        for ins in instructions(block):
-            state = step(state, ins)
-        for target in block.targets:
-            met = state if target not in states else meet(states[target], state)
-            if target not in states or met != states[target]:
-                states[target] = met
-                waiting.append(target)
-    return states
 
 
 def reachable(function: FunctionBlocks, block: Block) -> set[int]:

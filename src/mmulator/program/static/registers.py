@@ -8,9 +8,10 @@ from functools import partial
 from mmulator.findings import Finding
 from mmulator.isa.effects import Ends, Queue, Step
 from mmulator.program.blocks import FunctionBlocks, Program, instructions, is_wgmma_issue, is_wgmma_wait
+from mmulator.program.flow import forward
 from mmulator.program.frames import pinned_registers
 from mmulator.program.inline_assembly import moved_by_compiler
-from mmulator.program.static.flow import certain, forward, found
+from mmulator.program.static.flow import certain, found
 from mmulator.program.uses import registers_of, uses_and_defs
 from mmulator.ptx.tree import Immediate, Instruction, Reg, VectorOperand
 from mmulator.rules.accumulators import A_OVERWRITTEN, A_READ, FENCE_MISSING, READ_EARLY, WRITTEN_EARLY

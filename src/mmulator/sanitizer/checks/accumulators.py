@@ -31,7 +31,7 @@ from mmulator.rules.accumulators import (
     READ_EARLY,
     WRITTEN_EARLY,
 )
-from mmulator.sanitizer.found import find, find_against, of_cluster
+from mmulator.sanitizer.found import find, find_against, of_cluster, say
 
 CELL_SHIFT = 7  # a register of wgmma takes at least 128 bytes of a frame, so its offset shifted by this numbers its cell
 OPERATIONS = 256  # recorded operations of a warp
@@ -148,11 +148,7 @@ def accumulators_conflict(
     """
     other = _issued(mine, number - 1)
     entry = find_against(w, rule, site, lanes, 0, 0, other.site + 1, w.cta.linear, w.index, FULL)
-    if u64(entry) != 0:
-        if entry.count == 1:
-            entry.words[0] = u64(word)
-            entry.words[1] = u64(other.group)
-            entry.words[2] = u64(mine.groups - 1 - other.group)
+    say(entry, u64(word), u64(other.group), u64(mine.groups - 1 - other.group), 0)
 
 
 @native
@@ -204,13 +200,8 @@ def accumulators_touched(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, sit
 @native
 def accumulators_unfenced(w: ptr_to(Warp), cell: ptr_to(Cell), site: u32, word: u32) -> u32:
     """1, with a finding, if there is no wgmma.fence between an access to a register and the wgmma that uses it."""
-    entry = find_against(
-        w, FENCE_MISSING.number, site, FULL, 0, 0, cell.site + 1, w.cta.linear, w.index, cell.lanes
-    )
-    if u64(entry) != 0:
-        if entry.count == 1:
-            entry.words[0] = u64(word)
-            entry.words[1] = u64(cell.wrote)
+    entry = find_against(w, FENCE_MISSING.number, site, FULL, 0, 0, cell.site + 1, w.cta.linear, w.index, cell.lanes)
+    say(entry, u64(word), u64(cell.wrote), 0, 0)
     return 1
 
 

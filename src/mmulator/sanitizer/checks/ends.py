@@ -24,7 +24,7 @@ from mmulator.rules import mbarriers as rules
 from mmulator.sanitizer.checks.mbarriers import REFUSALS, blame, has_ended, knows_of_warp, mbarriers_of, next_meeting, number_of
 from mmulator.sanitizer.found import find_against, of_cluster
 from mmulator.sanitizer.order.clocks import agent_of, knows, now
-from mmulator.sanitizer.order.phases import mbarrier_agent
+from mmulator.sanitizer.order.locations import mbarrier_agent
 
 _EXIT, _START = rules.EXIT_UNSYNCHRONISED.number, rules.START_UNSYNCHRONISED.number
 _AGAIN = rules.CANCEL_AGAIN.number

@@ -32,7 +32,7 @@ from mmulator.rules import mbarriers as rules
 from mmulator.sanitizer.checks.tensor_state import checks_of
 from mmulator.sanitizer.found import find, find_against, generic_of, host_of, of_cluster
 from mmulator.sanitizer.order.clocks import agent_of, knows, knows_fenced, now
-from mmulator.sanitizer.order.phases import mbarrier_agent, mbarrier_phase
+from mmulator.sanitizer.order.locations import mbarrier_agent, mbarrier_phase
 from mmulator.sanitizer.order.views import knower_of, orders_of
 from mmulator.twin.shared import UNIT
 

@@ -1,15 +1,22 @@
-"""Rules of operands of matrix instructions (rules/operands.py)."""
+"""Rules of operands of matrix instructions (rules/operands.py), and impossible accesses in a launch that continues after
+faults: each becomes a finding, and its lane is left out (compiler/lowering/screened.py). Faults of the memory windows are found
+here too; other faults end the launch as usual.
+"""
 
-from mmulator.codegen.lang import native
+from collections.abc import Mapping
+
+from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import load, mask_bits, select, trailing_zeros
 from mmulator.codegen.types import i64, ptr_to, u32, u64
 from mmulator.native.hooks.operands import UniformOperand, WrongOperand
-from mmulator.native.state import FULL, Warp
+from mmulator.native.memory.screens import impossible
+from mmulator.native.state import FULL, FaultKind, Warp
 from mmulator.program.addresses import SLOT_LOCAL, SLOT_PARAM, SLOT_SHIFT
 from mmulator.program.fragments import Misuse
 from mmulator.rules import operands as rules
+from mmulator.rules.operands import ALIGNMENT, BOUNDS, SPACES
 from mmulator.rules.tensor_memory import OPERAND_DIFFERS
-from mmulator.sanitizer.found import find, find_against
+from mmulator.sanitizer.found import find, find_against, say
 from mmulator.sanitizer.shadow.records import AccessKind
 from mmulator.sanitizer.shadow.shadow import put_by
 
@@ -43,28 +50,13 @@ def judge_operand(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32,
         rule = select(operand <= UniformOperand.B_DESC, _WGMMA, select(operand <= UniformOperand.STRIDE, _WMMA, u32(_SELECTOR)))
         rule = select(operand >= UniformOperand.TADDR, u32(_TENSOR), rule)
         other = trailing_zeros(others)
-        entry = find(w, rule, site, others, 0, 0)
-        if u64(entry) != 0:
-            if entry.count == 1:
-                entry.words[0] = u64(operand)
-                entry.words[1] = first
-                entry.words[2] = values[other]
-                entry.words[3] = u64(lane)
+        say(find(w, rule, site, others, 0, 0), u64(operand), first, values[other], u64(lane))
     if allowed != 0:
         if first > 63 or ((allowed >> (first & 63)) & 1) == 0:
-            entry = find(w, _RANGE, site, mask, 0, 0)
-            if u64(entry) != 0:
-                if entry.count == 1:
-                    entry.words[0] = u64(operand)
-                    entry.words[1] = first
-                    entry.words[2] = allowed
+            say(find(w, _RANGE, site, mask, 0, 0), u64(operand), first, allowed, 0)
     if operand <= UniformOperand.B_DESC:
         if (first & RESERVED) != 0:
-            entry = find(w, _RESERVED, site, mask, 0, 0)
-            if u64(entry) != 0:
-                if entry.count == 1:
-                    entry.words[0] = u64(operand)
-                    entry.words[1] = first
+            say(find(w, _RESERVED, site, mask, 0, 0), u64(operand), first, 0, 0)
         judge_base(w, mask, first, operand, site)
 
 
@@ -107,12 +99,7 @@ def judge_base(w: ptr_to(Warp), mask: u32, descriptor: u64, operand: u32, site: 
             kind = put_by(w, start)
             if kind == 0 or kind == _BY_COPY:
                 return
-        entry = find(w, _BASE, site, mask, 0, 0)
-        if u64(entry) != 0:
-            if entry.count == 1:
-                entry.words[0] = u64(operand)
-                entry.words[1] = u64(start) | (u64(base) << 32)
-                entry.words[2] = u64(wanted)
+        say(find(w, _BASE, site, mask, 0, 0), u64(operand), u64(start) | (u64(base) << 32), u64(wanted), 0)
 
 
 @native
@@ -145,13 +132,7 @@ def judge_place(w: ptr_to(Warp), at: u64, stride: i64, default: i64, bits: u32, 
         rule = _SPACE
     if rule == 0:
         return
-    entry = find(w, rule, site, FULL, at, 0)
-    if u64(entry) != 0:
-        if entry.count == 1:
-            entry.words[0] = at
-            entry.words[1] = stride
-            entry.words[2] = default
-            entry.words[3] = u64(aligned) | (u64(bits) << 32)
+    say(find(w, rule, site, FULL, at, 0), at, u64(stride), u64(default), u64(aligned) | (u64(bits) << 32))
 
 
 @native
@@ -177,22 +158,14 @@ def judge_metadata(
             nibble = (words[lane] >> (n * 4)) & 15
             rule = select(((unordered >> nibble) & 1) != 0, _ORDER, u32(_METADATA))
             rule = select(((unlisted >> nibble) & 1) != 0, _UNLISTED, rule)
-            entry = find(w, rule, site, bad, 0, 0)
-            if u64(entry) != 0:
-                if entry.count == 1:
-                    entry.words[0] = u64(nibble)
-                    entry.words[1] = u64(lane)
-                    entry.words[2] = u64(n)
+            say(find(w, rule, site, bad, 0, 0), u64(nibble), u64(lane), u64(n), 0)
 
 
 @native
 def judge_refused(w: ptr_to(Warp), lanes: u32, values: ptr_to(u64), what: u32, site: u32) -> None:
     """Report an operand that an instruction does not take. words of the finding: the first lane's."""
     rule = select(what == WrongOperand.ROW, _ROW, select(what == WrongOperand.LARGE, _LARGE, u32(_SOURCE)))
-    entry = find(w, rule, site, lanes, 0, 0)
-    if u64(entry) != 0:
-        if entry.count == 1:
-            entry.words[0] = values[trailing_zeros(lanes)]
+    say(find(w, rule, site, lanes, 0, 0), values[trailing_zeros(lanes)], 0, 0, 0)
 
 
 @native
@@ -200,10 +173,7 @@ def judge_fragment(w: ptr_to(Warp), misuse: u32, number: u32, site: u32) -> None
     rule = u32(0)
     for n, each in enumerate(_MISUSES):
         rule = select(misuse == n, each, rule)
-    entry = find(w, rule, site, FULL, 0, 0)
-    if u64(entry) != 0:
-        if entry.count == 1:
-            entry.words[0] = u64(number) + 1
+    say(find(w, rule, site, FULL, 0, 0), u64(number) + 1, 0, 0, 0)
 
 
 @native
@@ -228,3 +198,38 @@ HOOKS = {
     "fragment_used": judge_fragment, "fragment_operated": judge_elements, "fragment_scaled": judge_factors,
     "operand_refused": judge_refused,
 }  # fmt: skip
+
+
+# impossible accesses --------------------------------------------------------------------------------------------------
+_BOUNDS, _ALIGNMENT, _SPACES = BOUNDS.number, ALIGNMENT.number, SPACES.number
+
+
+@native
+def left_out(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, site: u32, rule: u32, kind: u32) -> None:
+    """Report a lane that is left out. words of the finding: the kind of the fault."""
+    say(find(w, rule, site, 1 << lane, at, bytes), u64(kind), 0, 0, 0)
+
+
+@native
+def screen_lanes(
+    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, only: u32, access: u32, site: u32, out: ptr_to(u32)
+) -> None:
+    out[0] = 0
+    left = mask
+    while left != 0 and w.cta.fault == 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        one = 1 << lane
+        kind = impossible(w, lane, at[lane], base, bytes, only, access, site)
+        if kind != 0:
+            out[0] = out[0] | one
+            rule = u32(_BOUNDS)
+            if kind == FaultKind.MISALIGNED:
+                rule = _ALIGNMENT
+            if kind == FaultKind.BEYOND_SPACE or kind == FaultKind.OTHER_CTA or kind == FaultKind.WRONG_SPACE:
+                left_out(w, lane, at[lane], bytes, site, _SPACES, kind)
+            else:
+                left_out(w, lane, at[lane] | base, bytes, site, rule, kind)
+
+
+SCREEN_HOOKS: Mapping[str, Native] = {"screened": screen_lanes}

@@ -21,19 +21,28 @@ from mmulator.native.state import Cluster, Completes, Transfer, TransferKind, Wa
 from mmulator.native.threads.cluster import RESPONSE
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules.proxies import NEVER_COMMITTED, PENDING_AT_EXIT
-from mmulator.sanitizer.checks.proxy_maps import MAP_BYTES, map_fenced, map_released, note_use
+from mmulator.sanitizer.checks.proxy_operands import (
+    OF_STORE,
+    pattern_of_box,
+    pattern_read,
+    wgmma_begins,
+    wgmma_gathers,
+    wgmma_over,
+)
 from mmulator.sanitizer.checks.proxy_state import (
+    MAP_BYTES,
     bulk_lane,
     forget_proxies,
+    map_fenced,
+    map_released,
     name_of,
     note_issue,
+    note_use,
     proxies_of,
 )
-from mmulator.sanitizer.checks.proxy_wgmma import wgmma_begins, wgmma_gathers, wgmma_over
-from mmulator.sanitizer.checks.swizzles import OF_STORE, pattern_of_box, pattern_read
 from mmulator.sanitizer.found import find
 from mmulator.sanitizer.order.clocks import learn, new_agent
-from mmulator.sanitizer.order.phases import phaser_of
+from mmulator.sanitizer.order.locations import phaser_of
 from mmulator.sanitizer.order.views import NO_AGENT
 from mmulator.sanitizer.shadow.records import KIND_SHIFT, PATTERN_SHIFT, AccessKind, Actor
 from mmulator.sanitizer.shadow.shadow import act_async, is_watched, touch

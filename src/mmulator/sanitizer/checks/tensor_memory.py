@@ -20,7 +20,7 @@ from mmulator.native.matrix.tensor_memory import COLUMN_BITS
 from mmulator.native.memory.windows import shared_of
 from mmulator.native.state import FULL, Cluster, Cta, Transfer, Warp
 from mmulator.rules import tensor_memory as rules
-from mmulator.sanitizer.checks.proxy_tensor import operands_read
+from mmulator.sanitizer.checks.proxy_operands import operands_read
 from mmulator.sanitizer.checks.tensor_state import (
     ADD,
     AFTER,
@@ -58,9 +58,9 @@ from mmulator.sanitizer.checks.tensor_state import (
     tell_cells,
     tell_move,
 )
-from mmulator.sanitizer.found import find
+from mmulator.sanitizer.found import find, say
 from mmulator.sanitizer.order.clocks import knows, learn_plane, new_agent, now
-from mmulator.sanitizer.order.phases import phaser_of
+from mmulator.sanitizer.order.locations import phaser_of
 from mmulator.sanitizer.order.views import (
     ALL,
     NO_AGENT,
@@ -165,10 +165,7 @@ def cells_moved(w: ptr_to(Warp), address: u32, rows: u32, columns: u32, split: u
     number = mover.count[store] + 1
     mover.count[store] = number
     if ((address >> (LANE + 5)) & 3) != (w.index & 3):
-        entry = find(w, u32(rules.QUARTER.number), site, w.live, 0, 0)
-        if u64(entry) != 0:
-            if entry.count == 1:
-                entry.words[0] = u64(address >> LANE)
+        say(find(w, u32(rules.QUARTER.number), site, w.live, 0, 0), u64(address >> LANE), 0, 0, 0)
     column = address & 0xFFFF
     move_columns(w, rows, column, columns, store, number, site)
     if split != 0:

@@ -32,8 +32,7 @@ from mmulator.native.hooks.events import Access
 from mmulator.native.state import FULL, LANES, Cluster, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules import values as rules
-from mmulator.sanitizer.found import find, find_against
-from mmulator.sanitizer.state import Found, SanitizedCluster
+from mmulator.sanitizer.found import Found, SanitizedCluster, find, find_against, say
 
 U64, U32 = u64.vec(32), u32.vec(32)
 # Of a byte: not written, written, written with an undefined value, brought from device memory where nobody has written it.
@@ -192,10 +191,7 @@ def tell_unwritten(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: pt
     own = u32(rules.UNDEFINED_GLOBAL.number)
     if source.fresh == UNWRITTEN_PART:
         own = rules.UNDEFINED_PART.number
-    found = tell_undefined(w, own, site, lanes, source)
-    if u64(found) != 0:
-        if found.count == 1:
-            found.words[0] = u64(rule)
+    say(tell_undefined(w, own, site, lanes, source), u64(rule), 0, 0, 0)
 
 
 @native
@@ -209,12 +205,8 @@ def use_undefined(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32
     if memory == 3 or (memory > 3 and source.site == 0):
         missed = known(w.cta.cluster).missed[number_of_warp(w)]
         if missed != 0:
-            entry = find_against(
-                w, u32(missed >> 32), u32(missed) - 1, lanes, 0, 0, site + 1, w.cta.linear, w.index, lanes
-            )
-            if u64(entry) != 0:
-                if entry.count == 1:
-                    entry.words[0] = u64(rule)
+            entry = find_against(w, u32(missed >> 32), u32(missed) - 1, lanes, 0, 0, site + 1, w.cta.linear, w.index, lanes)
+            say(entry, u64(rule), 0, 0, 0)
             return
     kind = memory & 3
     if kind != 0 and source.site != 0:
@@ -451,11 +443,8 @@ def out_of_variable(
         return
     lane = trailing_zeros(lanes)
     none = u32(0)
-    found = find_against(w, rules.OUT_OF_VARIABLE.number, site, lanes, at[lane] | base, bytes, none, none, none, none)
-    if u64(found) != 0:
-        if found.count == 1:
-            found.words[0] = u64(u32(at[lane] - origin[lane]))
-            found.words[1] = u64(size)
+    entry = find_against(w, rules.OUT_OF_VARIABLE.number, site, lanes, at[lane] | base, bytes, none, none, none, none)
+    say(entry, u64(u32(at[lane] - origin[lane])), u64(size), 0, 0)
 
 
 HOOKS: Mapping[str, Native] = {

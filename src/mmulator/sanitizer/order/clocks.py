@@ -13,6 +13,8 @@ A thread's own actions happen before by program order; its view has no entry for
 fence.proxy.async are fenced (`own`). If the pool of views or agents is full, everything counts as ordered: ALL.
 """
 
+from typing import Any
+
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import (
     bits_mask,
@@ -21,6 +23,7 @@ from mmulator.codegen.ops import (
     fill_bytes,
     load,
     mask_bits,
+    maximum,
     popcount,
     select,
     stack,
@@ -236,6 +239,51 @@ def knows_fenced(w: ptr_to(Warp), lane: u32, agent: u32, clock: u32) -> u32:
     return knows_in_plane(w, FENCED, lane, agent, clock)
 
 
+# of an operation that lanes of a warp issue together: an order for one of the lanes is enough
+@native
+def issue_knows(w: ptr_to(Warp), lanes: u32, agent: u32, clock: u32, plane: u32) -> u32:
+    """1 if an agent's action at a clock happens before the joint issue of some lanes. plane: as in clocks.py."""
+    o = orders_of(w.cta.cluster)
+    if agent >= o.stride:
+        return 1
+    k = knower_of(o, w)
+    own = agent - k.first
+    if own < 32:
+        if ((lanes >> own) & 1) != 0:
+            if plane == KNOWN:
+                return 1
+            if plane_of_lane(k.now.own, plane, own) >= clock:
+                return 1
+    if o.copies != 0:
+        copied = own - o.threads
+        if copied < 32:
+            if ((lanes >> copied) & 1) != 0:
+                if plane_of_lane(k.now.copied, plane, copied) >= clock:
+                    return 1
+    return u32(latest_in(w, lanes, agent, plane) >= clock)
+
+
+def plane_of_lane(numbers: Any, plane: Any, lane: Any) -> Any:
+    """Macro: a lane's number in a plane."""
+    return numbers[plane * 32 + lane]
+
+
+@native
+def latest_in(w: ptr_to(Warp), lanes: u32, agent: u32, plane: u32) -> u32:
+    """Greatest clock of an agent in the views of the lanes; the agent is not one of the lanes."""
+    o = orders_of(w.cta.cluster)
+    ids = load(U32, knower_of(o, w).now.views, plane * 32)
+    found = u32(0)
+    left = lanes
+    while left != 0:
+        id = ids[trailing_zeros(left)]
+        left = left & ~mask_bits(ids == id)
+        found = maximum(found, entries_of(o, id)[agent])
+    if plane == KNOWN and o.planes > UNSAID:
+        found = maximum(found, latest_in(w, lanes, agent, UNSAID))
+    return found
+
+
 @native
 def shown_view(w: ptr_to(Warp), plane: u32, lane: u32) -> u32:
     """The view of a lane in a plane, including its own actions so far. A caller that keeps it must hold it before the next such
@@ -345,4 +393,3 @@ def forget_all(cluster: ptr_to(Cluster)) -> None:
         fill_bytes(k, 0, WarpClocks.size)
         k.clock = 1
         k.first = i * 32
-  # fmt: skip

@@ -23,8 +23,7 @@ from mmulator.native.hooks.events import (
 from mmulator.native.matrix.wgmma import WARPS
 from mmulator.native.state import COPIES, NUM_BARRIERS, Barrier, Cluster, Cta, Queue, Warp
 from mmulator.sanitizer.order.clocks import fence_plane, fenced_lanes, forget_all, know_acquired, release_fenced
-from mmulator.sanitizer.order.locations import forget_locations, order_ordered
-from mmulator.sanitizer.order.phases import first_phase, forget_phases, next_phase, phaser_of
+from mmulator.sanitizer.order.locations import first_phase, forget_locations, forget_phases, next_phase, order_ordered, phaser_of
 from mmulator.sanitizer.order.views import (
     ACQUIRED,
     ACQUIRED_WIDE,

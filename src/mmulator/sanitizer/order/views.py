@@ -19,8 +19,7 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
 from mmulator.native.asynchrony.accounts import warp_number
 from mmulator.native.state import WGMMA, Warp
-from mmulator.sanitizer.found import of_cluster
-from mmulator.sanitizer.state import SanitizedLaunch
+from mmulator.sanitizer.found import SanitizedLaunch, of_cluster
 
 U32 = u32.vec(32)
 # Planes of the views of a lane: KNOWN for actions that happen before; the next three with a fence.proxy.async between, for
@@ -79,7 +78,7 @@ Orders = Struct("Orders", [
     ("gone", ptr_to(Collector)),  # actions of exited threads of each CTA
     ("meeting", Collector), ("met", u32, PLANES),  # barrier.cluster: collected in this generation, and views of the last
     ("issues", ptr_to(Collector)),  # views of each warp at the issue of each of its last ISSUES wgmma; or null
-    ("phasers", ptr), ("phaser_count", u32),  # phases.py
+    ("phasers", ptr), ("phaser_count", u32),  # locations.py
     ("locations", ptr), ("location_count", u32),  # locations.py
     ("strangers", ptr), ("stranger_count", u32), ("all_strangers", u32),  # world.py
     ("everything", u32, PLANES),  # ALL

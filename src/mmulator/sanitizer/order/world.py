@@ -17,6 +17,7 @@ from mmulator.codegen.ops import (
     copy_bytes,
     fill_bytes,
     load,
+    mask_bits,
     maximum,
     null,
     reduce_or,
@@ -25,7 +26,7 @@ from mmulator.codegen.ops import (
 )
 from mmulator.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
 from mmulator.native.state import Cluster, Warp
-from mmulator.sanitizer.found import of_launch
+from mmulator.sanitizer.found import SanitizedLaunch, of_launch
 from mmulator.sanitizer.order.clocks import learn_plane, new_agent, note_seen, note_write
 from mmulator.sanitizer.order.views import (
     ALL,
@@ -42,7 +43,6 @@ from mmulator.sanitizer.order.views import (
     orders_of,
     take_view,
 )
-from mmulator.sanitizer.state import SanitizedLaunch
 
 # A location of global memory, by its generic address (0: free entry). version: number of releases to it.
 # write: the last strong write of a release.
@@ -404,3 +404,30 @@ def knows_foreign(w: ptr_to(Warp), lane: u32, number: u32, agent: u32, clock: u3
     """Whether the action of another cluster's agent at a clock happens before a lane's next action."""
     cluster = w.cta.cluster
     return view_knows_foreign(cluster, knower_of(orders_of(cluster), w).now.views[lane], number, agent, clock)
+
+
+@native
+def issue_knows_foreign(w: ptr_to(Warp), lanes: u32, number: u32, agent: u32, others: u32, clock: u32, plane: u32) -> u32:
+    """1 if an action in another cluster, by the first of `others` (lanes from an agent on), happens before the lanes' issue."""
+    cluster = w.cta.cluster
+    ids = load(U32, knower_of(orders_of(cluster), w).now.views, plane * 32)
+    left = lanes
+    while left != 0:
+        id = ids[trailing_zeros(left)]
+        left = left & ~mask_bits(ids == id)
+        if view_knows_foreign(cluster, id, number, agent + trailing_zeros(others), clock):
+            return 1
+    return 0
+
+
+@native
+def has_fenced(cluster: ptr_to(Cluster), number: u32) -> u32:
+    """1 if a cluster has executed a fence.proxy.async for global memory, possibly after its writes."""
+    fenced = cast_ptr(u8, of_launch(cluster).proxies)
+    return u32(fenced[number])
+
+
+@native
+def note_fenced(cluster: ptr_to(Cluster)) -> None:
+    fenced = cast_ptr(u8, of_launch(cluster).proxies)
+    fenced[cluster.number] = 1

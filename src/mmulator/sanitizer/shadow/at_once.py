@@ -30,9 +30,8 @@ from mmulator.codegen.types import boolean, ptr, ptr_to, u32, u64
 from mmulator.native.hooks.events import SCOPES
 from mmulator.native.state import FULL, LANES, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
-from mmulator.sanitizer.shadow.before import known_lanes, surely_known, together
+from mmulator.sanitizer.shadow.before import joined, known_lanes, read_by_itself, surely_known, together
 from mmulator.sanitizer.shadow.judgement import SIZES
-from mmulator.sanitizer.shadow.readers import joined, read_by_itself
 from mmulator.sanitizer.shadow.records import (
     KIND_SHIFT,
     LANE_BITS,

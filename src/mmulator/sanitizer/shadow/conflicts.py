@@ -20,15 +20,12 @@ from mmulator.native.state import FULL, Cluster, Transfer, TransferKind, Warp
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules import proxies as rules
 from mmulator.rules import tensor_memory
-from mmulator.sanitizer.checks.proxy_maps import map_used_by, map_written
-from mmulator.sanitizer.checks.proxy_state import is_issue, name_of, proxies_of, slot_of_issue, warp_of
-from mmulator.sanitizer.found import find_against
-from mmulator.sanitizer.order.clocks import agent_of
-from mmulator.sanitizer.order.issues import issue_knows, latest_in
+from mmulator.sanitizer.checks.proxy_state import is_issue, map_used_by, map_written, name_of, proxies_of, slot_of_issue, warp_of
+from mmulator.sanitizer.found import Found, find_against
+from mmulator.sanitizer.order.clocks import agent_of, issue_knows, latest_in
 from mmulator.sanitizer.order.views import KNOWN
-from mmulator.sanitizer.shadow.decisions import OTHER_FIRST, Decisions
+from mmulator.sanitizer.shadow.judgement import OTHER_FIRST, Decisions
 from mmulator.sanitizer.shadow.records import LANE_MASK, PER_LANE, PROXY_FROM, AccessKind, Record, kind_of
-from mmulator.sanitizer.state import Found
 
 ATOMIC, WRITE = int(Access.ATOMIC), int(Access.WRITE)
 _READ_EARLY = rules.READ_BEFORE_WAIT.number

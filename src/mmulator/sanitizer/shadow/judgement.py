@@ -1,19 +1,27 @@
-"""The rule that two unordered accesses of the generic proxy break (rules/races.py).
+"""The rule that two unordered accesses of the generic proxy break (rules/races.py), and tables of such decisions.
 
 Two writes of the same bytes are not a finding if the second leaves the first one's value: programs do this on purpose, and no
 run can tell the order of such writes. So a write stays pending until the next hook of its cluster, when it has been done.
+
+A table of decisions is text, of rows that a reader can check one by one. Its head names conditions, and behind `|` what a row
+says. A row has for each condition 1 (holds), 0 (does not hold) or - (either), and behind `|` the name of a rule (- for none)
+and, where the head asks for it, 1 if the finding names the other access first. Exactly one row is for each combination of
+conditions (tests/sanitizer/test_decisions.py).
 """
+
+from types import ModuleType
+from typing import Any, NamedTuple
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, select, stack
-from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
+from mmulator.codegen.types import CodeError, boolean, ptr_to, u8, u32, u64
+from mmulator.codegen.values import Builder, Value, constant
 from mmulator.native.hooks.unread import LOADED, READ
 from mmulator.native.memory.windows import peek
 from mmulator.native.state import Warp
 from mmulator.rules import races as rules
-from mmulator.sanitizer.found import find_entry, of_launch
+from mmulator.sanitizer.found import ROOM, Found, find_entry, of_launch
 from mmulator.sanitizer.order.clocks import knows
-from mmulator.sanitizer.shadow.decisions import Decisions
 from mmulator.sanitizer.shadow.records import (
     ATOMIC,
     DOUBTS,
@@ -29,7 +37,44 @@ from mmulator.sanitizer.shadow.records import (
     kind_of,
     races_of,
 )
-from mmulator.sanitizer.state import ROOM, Found
+
+OTHER_FIRST = 1 << 16  # of a decision, above the number of the rule
+
+
+class DecisionRow(NamedTuple):
+    """A row: the conditions that it looks at, those of them that hold, and the decision (a rule's number, 0 for none)."""
+
+    care: int
+    want: int
+    decision: int
+
+
+class Decisions:
+    """A table whose rules are names of a module of rules/."""
+
+    def __init__(self, rules: ModuleType, text: str) -> None:
+        head, *lines = text.strip().splitlines()
+        self.conditions = tuple(head.partition("|")[0].split())
+        self.rows = [self._row(rules, line) for line in lines]
+
+    def _row(self, rules: ModuleType, line: str) -> DecisionRow:
+        cells, said = (part.split() for part in line.split("|"))
+        care, want = (sum((cell in wanted) << n for n, cell in enumerate(cells)) for wanted in ("01", "1"))
+        number = 0 if said[0] == "-" else getattr(rules, said[0]).number
+        return DecisionRow(care, want, number | OTHER_FIRST * (said[1:] == ["1"]))
+
+    def __call__(self, **conditions: Any) -> Value:
+        """Macro: the decision for these conditions (boolean values, by their names)."""
+        if set(conditions) != set(self.conditions):
+            raise CodeError(f"conditions are {', '.join(self.conditions)}, not {', '.join(conditions)}")
+        b = Builder.current()
+        holds = decision = constant(b, u32, 0)
+        for n, name in enumerate(self.conditions):
+            holds = holds | (u32(conditions[name]) << n)
+        for row in self.rows:
+            decision = select((holds & row.care) == row.want, constant(b, u32, row.decision), decision)
+        return decision
+
 
 # Two accesses that nothing orders. half: a strong read meets a write that is not. replica: is_replicated_read. apart: of two
 # blocks. strong: both are. sizes: both are, of elements of different sizes. foreign: in global memory. copy: a cp.async of which

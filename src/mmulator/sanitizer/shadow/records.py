@@ -38,7 +38,7 @@ PER_LANE = 1 << 8  # the agent is that of lane 0; lane l has agent + l
 STEADY = 1 << 9  # a read of memory that must not change while the kernel runs
 BEYOND = 1 << 10  # memory of another block, or global memory
 KIND_SHIFT, KIND_MASK = 12, 15
-PATTERN_SHIFT, PATTERN_MASK = 16, 7  # swizzle of a tensor copy to shared memory (swizzles.py)
+PATTERN_SHIFT, PATTERN_MASK = 16, 7  # swizzle of a tensor copy to shared memory (checks/proxy_operands.py)
 SIZE_SHIFT, SIZE_MASK = 19, 7  # of a strong access: log2 of the bytes of an element
 PROXY_FROM = int(AccessKind.BULK)
 

@@ -31,8 +31,7 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.native.state import Warp
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
-from mmulator.sanitizer.shadow.before import check_access
-from mmulator.sanitizer.shadow.readers import behind, check_readers, read_by_itself, was_read, with_reader
+from mmulator.sanitizer.shadow.before import behind, check_access, check_readers, read_by_itself, was_read, with_reader
 from mmulator.sanitizer.shadow.records import (
     KIND_SHIFT,
     LANE_BITS,
