@@ -101,8 +101,8 @@ def run(
         reason = "..."
     """
     from mmulator.cli import findings
-    from mmulator.hosts import cluster_at
     from mmulator.jobs.job import run_job, watched_elements
+    from mmulator.spread.hosts import cluster_at
 
     _check_save(save)
     if given.profile_to is not None or given.trace is not None:

@@ -20,7 +20,6 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
 
-from mmulator import hosts
 from mmulator.codegen.sources import fingerprint
 from mmulator.conformance import cases, compare, kernels, vectors
 from mmulator.conformance.edges import EDGES
@@ -36,6 +35,7 @@ from mmulator.host.backend import Backend, Chip
 from mmulator.host.cpu import Cpu
 from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.isa.targets import Target
+from mmulator.spread import hosts
 
 Verdict = Literal["same", "different", "error"]
 _BATCH_BYTES = 48 << 20

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
-import threading
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
 from mmulator.demangle import demangle
 from mmulator.driver.gathered import Gathering
+from mmulator.driver.inquiries import ProcessRecord, say
 from mmulator.errors import ExecutionFault, MmulatorError
 from mmulator.findings import WIDTH, Finding, counted, group_key, paragraphs
 from mmulator.names import shorter
@@ -48,7 +46,7 @@ def launched() -> str:
     return f", launched by {found}" if found else ""
 
 
-class Told:
+class Told(ProcessRecord):
     """Paragraphs on standard error, and what it comes to as the process ends.
 
     launches: that were looked at.
@@ -58,10 +56,12 @@ class Told:
 
     def __init__(self, known: Baseline | None = None) -> None:
         self.known = known
-        self.launches, self.cut, self.process, self.lock = 0, 0, os.getpid(), threading.Lock()
+        super().__init__()
+
+    def clear(self) -> None:
+        self.launches = self.cut = 0
         self.held: dict[tuple[str, ...], Finding] = {}
         self.found: dict[tuple[str, ...], Finding] = {}
-        atexit.register(self.finish)
 
     def heard(self, report: Report) -> None:
         """Count what is not told of a launch."""
@@ -72,9 +72,7 @@ class Told:
     def __call__(
         self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None, launches: int = 1
     ) -> None:
-        with self.lock:
-            if self.process != os.getpid():  # a forked child's are its own
-                self.launches, self.cut, self.found, self.held, self.process = 0, 0, {}, {}, os.getpid()
+        with self:
             self.launches += launches
             new = [f for f in findings if (kernel, *group_key(f)) not in self.found]
             new = new if self.known is None else self.known.new(new)
@@ -87,7 +85,7 @@ class Told:
             say("\n".join([f"mmulator: {name}{launched()}:", *lines, ""]))
 
     def finish(self) -> None:
-        if self.launches and self.process == os.getpid():
+        if self.launches:
             held = f"{number(len(self.held), 'note')}: --strict" if self.held else ""
             cut = f"{number(self.cut, 'launch', 'es')} not looked at as a whole: findings had no room" if self.cut else ""
             head = f"{counted([*self.found.values()])}, in {number(self.launches, 'launch', 'es')}"
@@ -100,14 +98,6 @@ def after_fault() -> None:
     if sys.orig_argv and not any(isinstance(e, ExecutionFault) for e in (last, getattr(last, "__cause__", None))):
         return  # a program of Python that has handled it
     say("mmulator: next: `exec --sanitize` says what went wrong before the fault, and `mmulator debug` stops there")
-
-
-def say(text: str) -> None:
-    """Write a line on standard error, if anybody reads it."""
-    with suppress(OSError, ValueError):  # nobody reads any more
-        if sys.stderr is not None:
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
 
 
 def pass_on(*refusals: RefusedWork) -> None:

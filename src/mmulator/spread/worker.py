@@ -7,20 +7,20 @@ from functools import lru_cache
 
 import numpy as np
 
-from mmulator import hosts
 from mmulator.codegen.locks import Lock, TimeUp, time_limit
 from mmulator.compiler.compiled import CompiledKernel
 from mmulator.compiler.options import CompileOptions
 from mmulator.diagnostics.touched import Runs, Touched, runs_of, taken
 from mmulator.errors import ExecutionFault, LaunchError, MmulatorError
 from mmulator.host.cpu import Cpu, CpuModule
-from mmulator.host.spread.memory import Memory
 from mmulator.host.text import Text
 from mmulator.launch.arguments import Arguments
 from mmulator.launch.launch import How, Launch, compile_options
 from mmulator.launch.regions import Region
 from mmulator.launch.shape import LaunchShape
 from mmulator.source import Source
+from mmulator.spread import hosts
+from mmulator.spread.memory import Memory
 
 NONE: Runs = np.zeros((0, 2), np.int64)
 MOMENT = 0.5  # seconds until a range says how far it is

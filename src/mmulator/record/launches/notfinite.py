@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 
 from mmulator.diagnostics.watch import Watches
+from mmulator.driver.inquiries import Inquiry, ProgramLaunch
 from mmulator.errors import ExecutionFault, NotFinite
 from mmulator.host.report import Report
-from mmulator.host.why import About, WhyAnswer
 from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.launch.launch import How, Launch
 from mmulator.program.calls import reached
 from mmulator.record.asked import Asked, ptx_type
 from mmulator.record.birth import NAN, numbers
+from mmulator.record.launches.answers import About, WhyAnswer
 from mmulator.record.names import DeviceArray, DeviceNames
 
 MOST = 32  # elements of an array that are followed
@@ -45,6 +46,16 @@ def checked(wanted: str, launch: Launch, how: How, arrays: Sequence[DeviceArray]
                     if answer.birth is not None and answer.birth.made:
                         raise _error(answer, array, len(found), wanted)
     return report
+
+
+class NotFiniteInquiry(Inquiry):
+    """The wish that a NaN of a launch's own making is an error: `Settings.nan`."""
+
+    def around(self, one: ProgramLaunch, run: Callable[[], Report]) -> Report:
+        return checked(one.settings.nan, one.launch, one.how, one.arrays(), run)
+
+
+NOT_FINITE = NotFiniteInquiry()
 
 
 def _types(array: DeviceArray, kernel: Any) -> list[str]:

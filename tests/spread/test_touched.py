@@ -9,12 +9,12 @@ import pytest
 from mmulator.diagnostics import touched
 from mmulator.diagnostics.touched import Touched, put, runs_of, taken, within
 from mmulator.host.module import Kernel, Module
-from mmulator.host.spread.memory import Memory
-from mmulator.host.spread.merge import Conflict, Traces, conflict
 from mmulator.launch.launch import How
 from mmulator.launch.regions import Region
 from mmulator.native.hooks.events import Access
-from tests.host.spread.kernels import kernel
+from mmulator.spread.memory import Memory
+from mmulator.spread.merge import Conflict, Traces, conflict
+from tests.spread.kernels import kernel
 from tests.support.memory_ways import Walk, pattern, statements
 from tests.support.tracing import MEMORY, traced
 

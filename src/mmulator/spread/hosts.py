@@ -101,12 +101,6 @@ def threads_of(client: Client) -> int:
     return sum(client.nthreads().values())
 
 
-def is_lazy(value: Any) -> bool:
-    """Whether a value is a Dask array."""
-    array = sys.modules.get("dask.array")
-    return array is not None and isinstance(value, array.Array)
-
-
 # on a worker --------------------------------------------------------------------------------------------------------
 def stop(keys: Sequence[str]) -> None:
     """Mark calls: their next question `stopped` is answered with True."""

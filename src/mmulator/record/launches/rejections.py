@@ -7,9 +7,9 @@ copies; the program's own is not touched.
 import os
 import textwrap
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,18 +17,19 @@ from numpy.typing import NDArray
 
 from mmulator.demangle import demangle
 from mmulator.diagnostics.watch import Watches
-from mmulator.driver.seen import Seen
+from mmulator.driver.inquiries import ProgramLaunch
 from mmulator.errors import MmulatorError
 from mmulator.findings import WIDTH
-from mmulator.host.why import About, Other, WhyAnswer, other_of
 from mmulator.isa.types import TYPES
 from mmulator.launch.arguments import Arguments
-from mmulator.launch.launch import How
+from mmulator.launch.launch import How, Launch
 from mmulator.launch.regions import Region, Regions
 from mmulator.record.asked import Asked, ptx_type
 from mmulator.record.beside.reference import Reference
 from mmulator.record.birth import numbers
-from mmulator.record.names import DeviceNames
+from mmulator.record.launches.answers import About, Other, WhyAnswer, other_of
+from mmulator.record.launches.snapshot import LaunchSnapshot, MemorySnapshot, SnapshotInquiry, Take
+from mmulator.record.names import DeviceArray, DeviceNames
 from mmulator.record.origins import summary
 
 PAGE = 4096
@@ -89,16 +90,23 @@ class KeptPiece:
 
 @dataclass
 class KeptLaunch:
-    """A launch that can be run again. number: in the process, from 1 on. seen: what was noted of it. how: as it ran."""
+    """A launch that can be run again.
+
+    number: in the process, from 1 on.
+    launch, how: as it ran.
+    arrays: what was known of arrays among its memory.
+    pieces: the memory that it touched.
+    """
 
     number: int
-    seen: Seen
+    launch: Launch
     how: How
+    arrays: Sequence[DeviceArray]
     pieces: list[KeptPiece]
 
     @property
     def kernel(self) -> str:
-        return demangle(self.seen.kernel.name)
+        return demangle(self.launch.kernel.name)
 
     @property
     def nbytes(self) -> int:
@@ -110,11 +118,11 @@ class KeptLaunch:
 
     @property
     def names(self) -> DeviceNames:
-        return DeviceNames(self.seen.arrays)
+        return DeviceNames(self.arrays)
 
     def why(self, asked: Asked, depth: int, other: Other | Reference | None) -> WhyAnswer:
         """Run it again, in memory of its own, and explain an element."""
-        kernel, was = self.seen.kernel, self.seen.launch
+        kernel, was = self.launch.kernel, self.launch
         image = kernel.module.image
         regions = Regions(self._region(p) for p in self.pieces if not p.is_variable)
         arguments = Arguments(was.arguments.params.copy(), kernel.signature.offsets, regions=regions)
@@ -148,9 +156,9 @@ def _fill(data: Bytes, p: KeptPiece) -> None:
         part[:] = bytes[: len(part)]
 
 
-def _kept(seen: Seen) -> Iterator[KeptPiece]:
+def _kept(snapshot: LaunchSnapshot) -> Iterator[KeptPiece]:
     """The pages that a launch touched; of pieces with few others, all."""
-    touched = [(p, _touched(p)) for p in seen.pieces if p.touched]
+    touched = [(p, _touched(p)) for p in snapshot.pieces if p.touched]
     room, whole = WHOLE, set[int]()
     for p, some in sorted(touched, key=lambda one: int((~one[1]).sum())):
         room -= PAGE * int((~some).sum())
@@ -165,7 +173,7 @@ def _kept(seen: Seen) -> Iterator[KeptPiece]:
         yield KeptPiece(p.name, p.start, len(p.live), p.is_variable, pages, before, after, marks)
 
 
-def _touched(p: Any) -> NDArray[np.bool_]:
+def _touched(p: MemorySnapshot) -> NDArray[np.bool_]:
     """Whether a launch touched each page of a piece."""
     found = np.zeros(-(-len(p.live) // PAGE), bool)
     for bits in (p.read, p.written):
@@ -227,13 +235,10 @@ class Keeping:
     count: int = 0
     process: int = field(default_factory=os.getpid)
 
-    def take(self, how: How, seen: Seen, error: BaseException | None) -> None:
+    def take(self, how: How, snapshot: LaunchSnapshot, error: BaseException | None) -> None:
         """Keep a launch that is over."""
         self.count += 1
-        self.launches.append(KeptLaunch(self.count, seen, how, list(_kept(seen))))
-        for p in seen.pieces:
-            p.before = p.live = p.before[:0]
-            p.read = p.written = None
+        self.launches.append(KeptLaunch(self.count, snapshot.launch, how, snapshot.arrays, list(_kept(snapshot))))
         while sum(launch.nbytes for launch in self.launches) > MOST and len(self.launches) > 1:
             self.launches.popleft()
 
@@ -294,7 +299,7 @@ class Keeping:
     def _not_finite(self) -> Found | None:
         """The newest launch that stored a NaN in an array whose type is known, and the first such element."""
         for launch in reversed(self.launches):
-            for array in launch.seen.arrays:
+            for array in launch.arrays:
                 kind = ptx_type(array.dtype) if array.dtype is not None else ""
                 if kind not in TYPES or TYPES[kind].kind != "float":
                     continue
@@ -310,7 +315,7 @@ class Keeping:
     def _other(self, launch: KeptLaunch, by: str, want: Any) -> Other | Reference | None:
         if self.against and self.against != "reference":
             against = int(self.against) if self.against.isdigit() else self.against
-            return other_of(against, launch.seen.launch, launch.how.seed)
+            return other_of(against, launch.launch, launch.how.seed)
         return None if want is None else Reference(by, {"": np.asarray(want)})
 
     def _stored(self, address: int, values: Array, index: tuple[int, ...]) -> Found | None:
@@ -417,3 +422,13 @@ def keeping(depth: int, against: str) -> Keeping:
     """The launches that this process keeps."""
     return Keeping(depth, against)
 
+
+
+class KeepInquiry(SnapshotInquiry):
+    """The wish to know why elements have their values that a comparison rejects: `auto` in `Settings.why`."""
+
+    def sink(self, one: ProgramLaunch) -> Take:
+        return partial(keeping(one.settings.why_depth, one.settings.why_against).take, one.how)
+
+
+KEEP = KeepInquiry()

@@ -5,13 +5,10 @@ so that pointers in structs, tensor maps and other memory lead where they led. O
 other bytes are zeros.
 """
 
-import atexit
 import json
 import math
-import os
 import re
 import struct
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,9 +17,7 @@ import numpy as np
 
 from mmulator import __version__
 from mmulator.demangle import demangle
-from mmulator.driver.seen import Seen, SeenMemory
-from mmulator.driver.told import say
-from mmulator.driver.why import stored_type
+from mmulator.driver.inquiries import ProcessRecord, ProgramLaunch, say
 from mmulator.errors import LaunchError, MmulatorError
 from mmulator.files import replacing
 from mmulator.files import write as write_file
@@ -31,29 +26,30 @@ from mmulator.isa.types import TYPES
 from mmulator.program.calls import reached
 from mmulator.program.image import ModuleImage
 from mmulator.ptx.declared import Parameter
+from mmulator.record.launches.questions import stored_type
+from mmulator.record.launches.snapshot import LaunchSnapshot, MemorySnapshot, SnapshotInquiry, Take
 from mmulator.record.names import DeviceArray
 from mmulator.record.values import dtype_of
 
 MEMORY, EXPECTED, LAUNCH = "memory.npz", "expected.npz", "launch.toml"
-Take = Callable[[Seen, "BaseException | None"], None]
 
 
-class Capturing:
+class Capturing(ProcessRecord):
     """A wish for one launch. kernel: a part of its name. number: of the launch among those, from 1. folder: for the files."""
 
     def __init__(self, text: str, folder: str) -> None:
         self.kernel, self.number, self.folder = *asked(text), Path(folder)
-        self.count, self.done, self.others, self.process = 0, False, dict[str, int](), os.getpid()
-        atexit.register(self.finish)
+        self.count, self.done, self.others = 0, False, dict[str, int]()
+        super().__init__()
 
-    def wants(self, kernel: str) -> list[Take]:
-        """The function that gets a launch, if the launch is the one."""
+    def wants(self, kernel: str) -> bool:
+        """Whether a launch, of this kernel, is the one."""
         name = demangle(kernel)
         self.others[name] = self.others.get(name, 0) + 1
         self.count += self.kernel in name
-        return [self.take] if self.kernel in name and self.count == self.number and not self.done else []
+        return self.kernel in name and self.count == self.number and not self.done
 
-    def take(self, seen: Seen, error: BaseException | None) -> None:
+    def take(self, seen: LaunchSnapshot, error: BaseException | None) -> None:
         """Write the launch, and say so."""
         name, self.done = demangle(seen.kernel.name), True
         try:
@@ -65,7 +61,7 @@ class Capturing:
 
     def finish(self) -> None:
         """Say, as the process ends, why nothing was captured."""
-        if not self.done and self.others and self.process == os.getpid():
+        if not self.done and self.others:
             had = ", ".join(f"{name}: {count:,}" for name, count in self.others.items())
             say(f"mmulator: nothing was captured: no launch {self.number} of {self.kernel or 'any kernel'}; launches: {had}")
 
@@ -86,8 +82,19 @@ def capturing(text: str, folder: str) -> Capturing:
     return Capturing(text, folder)
 
 
+class CaptureInquiry(SnapshotInquiry):
+    """The wish for a launch as files: `Settings.capture`."""
+
+    def sink(self, one: ProgramLaunch) -> Take | None:
+        wish = capturing(one.settings.capture, one.settings.capture_to)
+        return wish.take if wish.wants(one.launch.kernel.name) else None
+
+
+CAPTURE = CaptureInquiry()
+
+
 # files --------------------------------------------------------------------------------------------------------------
-def write(seen: Seen, folder: Path, number: int, error: BaseException | None = None) -> int:
+def write(seen: LaunchSnapshot, folder: Path, number: int, error: BaseException | None = None) -> int:
     """Write a launch that is over into a folder; the bytes of all files. error: what ended it.
 
     Raises LaunchError for what cannot be captured, and OSError.
@@ -118,7 +125,7 @@ class _Capture:
     """The contents of the files. memory, expected: arrays by name. exact: the launch came to its end, so that what it touched is
     known."""
 
-    def __init__(self, seen: Seen, exact: bool) -> None:
+    def __init__(self, seen: LaunchSnapshot, exact: bool) -> None:
         self.seen, self.exact = seen, exact
         self.memory: dict[str, np.ndarray] = {}
         self.expected: dict[str, np.ndarray] = {}
@@ -138,7 +145,7 @@ class _Capture:
                 if np.may_share_memory(p.live, v.live):
                     raise LaunchError(f"the kernel has the address of variable {v.name}, which its module has at another address")
 
-    def _changed_variables(self) -> list[tuple[SeenMemory, np.ndarray]]:
+    def _changed_variables(self) -> list[tuple[MemorySnapshot, np.ndarray]]:
         """Variables that are not as the PTX says, and what they were before the launch; and those that it changed."""
         module = self.seen.kernel.module
         fresh = ModuleImage(module.text.outline)
@@ -151,11 +158,11 @@ class _Capture:
                 self.expected[p.name] = _raw(module.variables[p.name])
         return found
 
-    def _variable(self, p: SeenMemory, memory: np.ndarray) -> str:
+    def _variable(self, p: MemorySnapshot, memory: np.ndarray) -> str:
         self.memory[p.name] = memory
         return f'{json.dumps(p.name)} = {{ npz = "{MEMORY}:{p.name}" }}'
 
-    def _table(self, p: SeenMemory) -> list[str]:
+    def _table(self, p: MemorySnapshot) -> list[str]:
         """The lines of memory in the launch file."""
         known = self._known(p)
         name = self._name(known.name)
@@ -171,7 +178,7 @@ class _Capture:
         kind = _type_name(known.dtype) if known.dtype is not None else ""
         return [*lines, f'type = "{kind}"'] if kind else lines
 
-    def _known(self, p: SeenMemory) -> DeviceArray:
+    def _known(self, p: MemorySnapshot) -> DeviceArray:
         """The array that is all of this memory; if nobody knows one, of elements as the kernel stores them."""
         found = [a for a in self.seen.arrays if a.start == p.start and a.size == len(p.live)]
         for a in found:

@@ -4,13 +4,10 @@ Another person's run of the program is compared with it launch by launch. Addres
 to memory counts as the number of the memory and the offset in it.
 """
 
-import atexit
 import json
 import os
 import re
 import sys
-import threading
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,37 +17,35 @@ import numpy as np
 from mmulator import __version__, files
 from mmulator.demangle import demangle
 from mmulator.digests import digest_of
-from mmulator.driver.seen import WORD, Seen, SeenMemory
-from mmulator.driver.told import say
+from mmulator.driver.inquiries import ProcessRecord, ProgramLaunch, say
 from mmulator.errors import LaunchError, MmulatorError
+from mmulator.record.launches.snapshot import WORD, LaunchSnapshot, MemorySnapshot, SnapshotInquiry, Take
 
 VARIABLE = "MMULATOR_REPLAYED"  # a file that receives what differs, if `mmulator exec` wants to know
 PARTS = ("kernel", "grid, block or arguments", "memory that it reads", "results")
 DIGITS = 6
 
 
-class Following:
+class Following(ProcessRecord):
     """The launches of this process. record: a file that they are written to. replay: a file that they are compared with."""
 
     def __init__(self, record: str, replay: str) -> None:
         self.record, self.replay = record, replay
-        self.before: list[str] = read(replay)["launches"] if replay else []
-        self.rows: list[str] = []
+        before: list[str] = read(replay)["launches"] if replay else []
         self.program = program()  # Python forgets the name of the script as it ends
         self.where: tuple[str, int] | None = None  # device and seed
-        self.differs, self.process, self.lock = "", os.getpid(), threading.Lock()
-        atexit.register(self.finish)
+        self.differs = ""
+        self.rows: list[str] = []
+        super().__init__()
+        self.before = before
 
-    def wants(self) -> list[Callable[[Seen, BaseException | None], None]]:
-        """The function that gets launches."""
-        return [self.take]
+    def clear(self) -> None:
+        self.rows, self.before = [], list[str]()
 
-    def take(self, seen: Seen, error: BaseException | None) -> None:
+    def take(self, seen: LaunchSnapshot, error: BaseException | None) -> None:
         """Note a launch that is over, and say if it is the first that differs."""
         row = " ".join([demangle(seen.kernel.name), *digests(seen, error is not None)])
-        with self.lock:
-            if self.process != os.getpid():  # a forked child's are its own
-                self.rows, self.before, self.process = [], [], os.getpid()
+        with self:
             self.rows.append(row)
             self.where = self.where or (seen.launch.device, seen.seed)
             number = len(self.rows)
@@ -61,8 +56,6 @@ class Following:
 
     def finish(self) -> None:
         """Write the record, or say how the comparison ended, as the process ends."""
-        if self.process != os.getpid():
-            return
         if self.record and self.rows:
             self._write()
         if self.replay and self.rows and not self.differs:
@@ -98,6 +91,16 @@ class Following:
 def following(record: str, replay: str) -> Following:
     """The launches of this process. Raises LaunchError for a file that is no record."""
     return Following(record, replay)
+
+
+class ReplayInquiry(SnapshotInquiry):
+    """The wish for a record, or for the comparison with one: `Settings.record` and `Settings.replay`."""
+
+    def sink(self, one: ProgramLaunch) -> Take:
+        return following(one.settings.record, one.settings.replay).take
+
+
+REPLAY = ReplayInquiry()
 
 
 def difference(number: int, row: str, before: str) -> str:
@@ -141,7 +144,7 @@ def read(file: str) -> dict[str, Any]:
 _NO_CODE = re.compile(r'//[^\n]*|\.(?:loc|file)\b[^\n]*|\.section\s+"?\.debug_\w+"?\s*\{[^}]*\}')
 
 
-def digests(seen: Seen, failed: bool) -> list[str]:
+def digests(seen: LaunchSnapshot, failed: bool) -> list[str]:
     """Digests of a launch: of PARTS. failed: a fault ended it, and where is not certain."""
     kernel, shape = seen.kernel, seen.launch.shape
     order = _order(seen)
@@ -156,7 +159,7 @@ def digests(seen: Seen, failed: bool) -> list[str]:
     ]
 
 
-def _contents(order: list[SeenMemory], written: bool) -> str:
+def _contents(order: list[MemorySnapshot], written: bool) -> str:
     """The digest of the bytes that a launch read alone, or of those that it wrote."""
     made = digest_of()
     for number, p in enumerate(order):
@@ -173,7 +176,7 @@ def _contents(order: list[SeenMemory], written: bool) -> str:
     return str(made.hexdigest()[:DIGITS])
 
 
-def _order(seen: Seen) -> list[SeenMemory]:
+def _order(seen: LaunchSnapshot) -> list[MemorySnapshot]:
     """The touched memory of a launch, variables first, then as pointers lead to it from the parameters on."""
     found = {id(p): p for p in sorted((p for p in seen.pieces if p.is_variable), key=lambda p: p.start)}
     found |= {id(p): p for word in seen.pointers for p in [seen.at(word)] if p is not None}
@@ -194,7 +197,7 @@ def _order(seen: Seen) -> list[SeenMemory]:
     return [*found.values()]
 
 
-def _inside(words: np.ndarray, pieces: list[SeenMemory]) -> np.ndarray:
+def _inside(words: np.ndarray, pieces: list[MemorySnapshot]) -> np.ndarray:
     """For each word the number of the piece that it leads to, -1 for none."""
     by = np.argsort([p.start for p in pieces])
     starts = np.array([pieces[n].start for n in by], np.uint64)
@@ -203,7 +206,7 @@ def _inside(words: np.ndarray, pieces: list[SeenMemory]) -> np.ndarray:
     return np.where((at >= 0) & (words < ends[at]), by[at], -1) if len(pieces) else np.full(len(words), -1)
 
 
-def _plain(data: np.ndarray, order: list[SeenMemory]) -> np.ndarray:
+def _plain(data: np.ndarray, order: list[MemorySnapshot]) -> np.ndarray:
     """Bytes whose words that lead to memory are its number and the offset in it. data: whole words."""
     words = np.frombuffer(data.tobytes(), np.uint64).copy()
     there = _inside(words, order)

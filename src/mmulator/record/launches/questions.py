@@ -6,6 +6,7 @@ ends.
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,23 +15,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mmulator.demangle import demangle
+from mmulator.driver.inquiries import Inquiry, ProgramLaunch, say
 from mmulator.driver.memory import makers, numbers
-from mmulator.errors import LaunchError, MmulatorError
+from mmulator.errors import ExecutionFault, LaunchError, MmulatorError
 from mmulator.findings import WIDTH
 from mmulator.host.report import Report
-from mmulator.host.why import NO_REFERENCE, REFERENCE, REFERENCES, About, WhyAnswer, other_of
 from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import TYPES, type_bits
-from mmulator.launch.launch import How, Launch
+from mmulator.launch.launch import Launch
 from mmulator.program.calls import reached
 from mmulator.program.parameters import called, kinds
 from mmulator.record.asked import AUTO, Asked, Question, element_of, question
+from mmulator.record.launches.answers import NO_REFERENCE, REFERENCE, REFERENCES, About, WhyAnswer, other_of
 from mmulator.record.names import DeviceArray, DeviceNames, mapped
 from mmulator.record.values import dtype_of
 
 if TYPE_CHECKING:
     from mmulator.diagnostics.watch import Watches
-    from mmulator.driver.kept import Keeping
+    from mmulator.record.launches.rejections import Keeping
+    from mmulator.settings import Settings
 
 
 @dataclass
@@ -56,20 +59,14 @@ class Asking:
     answers: dict[str, tuple[str, int, WhyAnswer]] = field(default_factory=dict)
     kept: Keeping | None = None
 
-    def about(
-        self, launch: Launch, how: How, arrays: Callable[[], Sequence[DeviceArray]], against: str = ""
-    ) -> LaunchAsked | None:
-        """The questions that a launch is asked; None if it is asked none.
-
-        launch, how: what runs, and how.
-        arrays: gives what the door knows of arrays among the parameters.
-        against: a device, a seed or "reference" with which elements are compared; "" for none.
-        """
+    def about(self, one: ProgramLaunch) -> LaunchAsked | None:
+        """The questions that a launch is asked; None if it is asked none."""
+        launch, how, against = one.launch, one.how, one.settings.why_against
         name = demangle(launch.kernel.name)
         mine = [q for q in self.questions if q.kernel in name]
         if not mine:
             return None
-        names = DeviceNames(device_arrays(launch, arrays()))
+        names = DeviceNames(one.arrays())
         found: list[tuple[Question, Asked]] = []
         for q in mine:
             try:
@@ -83,15 +80,13 @@ class Asking:
                 found.append((q, asked))
         if not found:
             return None
-        compared = against if against != REFERENCE else ""  # of what an assert rejects alone (kept.py)
+        compared = against if against != REFERENCE else ""  # of what an assert rejects alone (rejections.py)
         other = other_of(int(compared) if compared.isdigit() else compared, launch, how.seed) if compared else None
         about = About([a for _, a in found], launch, how, names, other)
         return LaunchAsked(self, name, [q for q, _ in found], about)
 
     def tell(self) -> None:
         """Write the newest answer to each question on standard error, as the process ends."""
-        from mmulator.driver.told import say
-
         if self.process != os.getpid():
             return
         for q in self.questions:
@@ -120,7 +115,7 @@ class Asking:
 
     def _tell(self, asked: str, said: str, kernel: str = "", answer: WhyAnswer | None = None) -> None:
         """Write an answer, or that there is none, and add it to the report of a process that waits for this one."""
-        from mmulator.driver.told import gathering, say
+        from mmulator.driver.told import gathering
 
         say(f"mmulator: {said}\n")
         if (file := gathering()) is not None:
@@ -166,10 +161,35 @@ def asking(text: str, depth: int, to: str = "", against: str = "") -> Asking:
         raise LaunchError(NO_REFERENCE, hint=REFERENCES)
     made = Asking([question(part) for part in parts if part != AUTO], depth, to)
     if AUTO in parts:
-        from mmulator.driver.kept import keeping
+        from mmulator.record.launches.rejections import keeping
 
         made.kept = keeping(depth, against)
     return made
+
+
+class WhyInquiry(Inquiry):
+    """The wish to know why elements have their values: `Settings.why`."""
+
+    def begin(self, settings: Settings, listeners: list[Callable[[Report], object]]) -> None:
+        atexit.register(asking(*settings.asked).tell)
+
+    def around(self, one: ProgramLaunch, run: Callable[[], Report]) -> Report:
+        asked = asking(*one.settings.asked).about(one)
+        if asked is None:
+            return run()
+        from mmulator.diagnostics.watch import Watches
+
+        watches = Watches([], one.launch.arguments, asked.about.places)
+        try:
+            report = one.run(watches)
+        except ExecutionFault:
+            asked.failed()
+            raise
+        asked.answers(watches, report)
+        return report
+
+
+WHY = WhyInquiry()
 
 
 def device_arrays(launch: Launch, known: Sequence[DeviceArray]) -> list[DeviceArray]:

@@ -13,7 +13,7 @@ import pytest
 from distributed import Client
 
 from mmulator.errors import LaunchError
-from tests.host.spread.kernels import SQUARE, kernel
+from tests.spread.kernels import SQUARE, kernel
 from tests.support import corpus
 
 

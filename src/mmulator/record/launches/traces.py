@@ -1,17 +1,17 @@
 """The trace of a program that launches through a door: launches one after the other, each block a process of the trace."""
 
-import atexit
 import json
 import os
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from mmulator import files
+from mmulator.driver.inquiries import Inquiry, ProcessRecord, ProgramLaunch
 from mmulator.errors import LaunchError
+from mmulator.host.report import Report
 
 VARIABLE = "MMULATOR_TRACES"  # the folder to which processes of `mmulator exec` write, and who reads it writes the trace
 MOST = 1_000_000  # events of a trace; launches that come later are left out
@@ -19,20 +19,20 @@ MOST = 1_000_000  # events of a trace; launches that come later are left out
 Event = dict[str, Any]
 
 
-class Timelines:
+class Timelines(ProcessRecord):
     """The launches of this process. file: where they are written as it ends."""
 
     def __init__(self, file: str) -> None:
-        self.file, self.process, self.lock = file, os.getpid(), threading.Lock()
+        self.file = file
+        super().__init__()
+
+    def clear(self) -> None:
         self.launches: list[list[Event]] = []
         self.count = 0
-        atexit.register(self.finish)
 
     def add(self, events: list[Event]) -> None:
         """Add a launch, if there is room."""
-        with self.lock:
-            if self.process != os.getpid():  # a forked child's are its own
-                self.launches, self.count, self.process = [], 0, os.getpid()
+        with self:
             if self.count < MOST:
                 self.launches.append(events)
                 self.count += len(events)
@@ -42,13 +42,14 @@ class Timelines:
         from mmulator.record.trace import write
 
         with self.lock:
-            launches, self.launches, self.count = self.launches, [], 0
+            launches = self.launches
+            self.clear()
         if launches:
             write(self.file, [*joined(launches)])
 
     def finish(self) -> None:
         """Write, or pass on to who writes."""
-        if not self.launches or self.process != os.getpid():
+        if not self.launches:
             return
         folder = os.environ.get(VARIABLE)
         if folder is None:
@@ -87,3 +88,18 @@ def read(folder: str | Path) -> list[list[Event]]:
 def traces(file: str) -> Timelines:
     """The launches of this process that `Settings.trace` asks for."""
     return Timelines(file)
+
+
+class TraceInquiry(Inquiry):
+    """The wish for what happened when: `Settings.trace`."""
+
+    each = True
+
+    def around(self, one: ProgramLaunch, run: Callable[[], Report]) -> Report:
+        try:
+            return run()
+        finally:
+            traces(one.settings.trace).add(next(o.events for o in one.observers if hasattr(o, "events")))
+
+
+TRACE = TraceInquiry()

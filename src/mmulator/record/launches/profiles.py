@@ -2,44 +2,43 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
-import sys
-import threading
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mmulator import files
+from mmulator.driver.inquiries import Inquiry, ProcessRecord, say
 from mmulator.errors import LaunchError
 
 if TYPE_CHECKING:
     from mmulator.host.report import Report
     from mmulator.record.counts import Counts
     from mmulator.record.profile.launch import LaunchProfile
+    from mmulator.settings import Settings
 
 VARIABLE = "MMULATOR_PROFILES"  # the file to which processes of `mmulator exec` add lines, and who reads it tells
 
 
-class Profiles:
+class Profiles(ProcessRecord):
     """A listener of launches. wanted: "1" for text on standard error, else a file."""
 
     def __init__(self, wanted: str) -> None:
-        self.wanted, self.process, self.lock = wanted, os.getpid(), threading.Lock()
+        self.wanted, self.tells = wanted, True  # as the process ends
+        super().__init__()
+
+    def clear(self) -> None:
         self.found: dict[Any, tuple[str, str, Counts]] = {}
-        self.tells = True  # as the process ends
-        atexit.register(self.finish)
 
     def __call__(self, report: Report) -> None:
         counts = report.__dict__.get("counts")
         if counts is None:
             return
         key = id(counts.kernel), counts.shape
-        with self.lock:
-            if self.process != os.getpid():  # a forked child's are its own
-                self.found, self.process = {}, os.getpid()
+        with self:
             before = self.found.get(key)
             self.found[key] = report.kernel, report.device, counts if before is None else before[2] + counts
 
@@ -52,7 +51,7 @@ class Profiles:
 
     def finish(self) -> None:
         """Tell, or pass on to who tells."""
-        if not self.tells or not self.found or self.process != os.getpid():
+        if not self.tells or not self.found:
             return
         path = os.environ.get(VARIABLE)
         if path is None:
@@ -65,9 +64,7 @@ class Profiles:
 def tell(profiles: list[LaunchProfile], wanted: str) -> None:
     """Print profiles on standard error, or write the file. Raises LaunchError where it cannot be written."""
     if wanted == "1":
-        with suppress(OSError, ValueError):  # nobody reads any more
-            sys.stderr.write("".join(f"mmulator: {profile}\n" for profile in profiles))
-            sys.stderr.flush()
+        say("".join(f"mmulator: {profile}\n" for profile in profiles), "")
         return
     from mmulator.record.profile.file import written
 
@@ -92,5 +89,15 @@ def read(path: str | Path) -> list[LaunchProfile]:
 
 @cache
 def listener(wanted: str) -> Profiles:
-    """The listener that `Settings.profile` asks for."""
+    """The listener of this process."""
     return Profiles(wanted)
+
+
+class ProfileInquiry(Inquiry):
+    """The wish for what each line did: `Settings.profile`."""
+
+    def begin(self, settings: Settings, listeners: list[Callable[[Report], object]]) -> None:
+        listeners.append(listener(settings.profile))
+
+
+PROFILE = ProfileInquiry()

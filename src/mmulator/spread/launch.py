@@ -14,21 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from mmulator import __version__, hosts
+from mmulator import __version__
 from mmulator.errors import ExecutionFault, LaunchError, LimitReached, MmulatorError
 from mmulator.host.report import Report
-from mmulator.host.spread.memory import Memory
-from mmulator.host.spread.merge import Traces, conflict
-from mmulator.host.spread.worker import Package, Part, run_part
 from mmulator.launch.launch import How, Launch
 from mmulator.launch.printing import LIMIT
 from mmulator.launch.regions import Region
+from mmulator.spread import hosts
+from mmulator.spread.memory import Memory
+from mmulator.spread.merge import Traces, conflict
+from mmulator.spread.worker import Package, Part, run_part
 
 RANGES = 4  # for each thread of the cluster: the fast ones take more
 PATIENCE = 3  # times that a range tells what it has touched so far, until another one may have its thread: 4 s (worker.SLOW)
 
 
-def check(**given: Any) -> None:
+def check_shared_out(**given: Any) -> None:
     """Refuse a launch that one machine alone can run. given: its further arguments, by name. Raises LaunchError."""
     reasons = {
         "cooperative": "the blocks of a cooperative grid wait for each other, and workers do not hear of each other",
@@ -52,7 +53,7 @@ def cut(clusters: int, threads: int) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def launch(workers: Any, what: Launch, how: How) -> Report:
+def launch_on(workers: Any, what: Launch, how: How) -> Report:
     """Run a launch of a module's kernel on a Dask cluster, and wait.
 
     Raises LaunchError for a launch that workers cannot share, or whatever ended it.
