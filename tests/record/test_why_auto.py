@@ -181,7 +181,7 @@ def test_launches_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> Non
         return [Piece("x", 0, 0, False, np.zeros(0, np.int64), empty, empty, empty)]
 
     monkeypatch.setattr(kept, "_kept", pieces)
-    seen: Any = type("LaunchSnapshot", (), {"pieces": ()})()
+    seen: Any = SimpleNamespace(launch=None, arrays=())
     for _ in range(9):
         keeping.take(kept.How(), seen, None)
     assert [launch.number for launch in keeping.launches] == [7, 8, 9] and keeping.count == 9
