@@ -12,8 +12,7 @@ from mmulator.host.module import Kernel, Module
 from mmulator.launch.launch import How
 from mmulator.launch.regions import Region
 from mmulator.native.hooks.events import Access
-from mmulator.spread.memory import Memory
-from mmulator.spread.merge import Conflict, Traces, conflict
+from mmulator.spread.memory import Conflict, Memory, Traces, conflict
 from tests.spread.kernels import kernel
 from tests.support.memory_ways import Walk, pattern, statements
 from tests.support.tracing import MEMORY, traced

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mmulator.conformance.edges import EDGES
+from mmulator.conformance.probes import EDGES
 from mmulator.conformance.probes import Observation
 from mmulator.conformance.subjects import group
 from mmulator.errors import MmulatorError

@@ -20,7 +20,7 @@ from typing import Any
 from mmulator.cli.findings import FOUND, write_log
 from mmulator.cli.output import print_json
 from mmulator.cli.program import command
-from mmulator.driver.gathered import Row, read
+from mmulator.driver.findings import Row, read
 from mmulator.record.launches import profiles, replay, traces
 from mmulator.refusals import GATHERED, REFUSED
 from mmulator.sarif import Baseline, log

@@ -22,8 +22,7 @@ from typing import Any, Literal
 
 from mmulator.codegen.sources import fingerprint
 from mmulator.conformance import cases, compare, kernels, vectors
-from mmulator.conformance.edges import EDGES
-from mmulator.conformance.probes import PROBES, Observation, observe
+from mmulator.conformance.probes import EDGES, PROBES, Observation, observe
 from mmulator.conformance.subjects import Subject, forms, group, subjects
 from mmulator.conformance.suites import SUITES
 from mmulator.conformance.vectors import Vector

@@ -51,17 +51,17 @@ class Driver:
         for name in self.settings.inquiries:
             getattr(entries, name).begin(self.settings, self.listeners)
         if GATHERED in os.environ:
-            from mmulator.driver import told
+            from mmulator.driver import findings
 
-            atexit.register(told.pass_on)
+            atexit.register(findings.pass_on)
         self.recorder: Callable[[Callable[[], Report]], object] | None = None  # of a graph that is captured
         self.readers: list[Reader] = []
         if self.settings.sanitize:
-            from mmulator.driver import told
+            from mmulator.driver import findings
 
-            self.readers.append(told.reader())
-            self.listeners.append(told.reader().heard)
-            gathering = told.gathering()
+            self.readers.append(findings.reader())
+            self.listeners.append(findings.reader().heard)
+            gathering = findings.gathering()
             if gathering is not None:
                 self.readers.append(gathering)
 
@@ -157,12 +157,12 @@ class Driver:
                 print(*error.asserted, sep="\n", file=sys.stderr, flush=True)
             register.ran += isinstance(error, ExecutionFault)
             if isinstance(error, ExecutionFault) and "MMULATOR_EXEC" in os.environ and GATHERED not in os.environ:
-                from mmulator.driver import told
+                from mmulator.driver import findings
 
-                atexit.unregister(told.after_fault)  # once
-                atexit.register(told.after_fault)
+                atexit.unregister(findings.after_fault)  # once
+                atexit.register(findings.after_fault)
             if isinstance(error, NotFinite):
-                from mmulator.driver.told import gathering
+                from mmulator.driver.findings import gathering
 
                 if (file := gathering()) is not None:
                     file.stopped()

@@ -10,9 +10,9 @@ from math import prod
 import numpy as np
 
 from mmulator import entries
-from mmulator.driver.clock import measuring
 from mmulator.driver.inquiries import Arrays, ProgramLaunch
 from mmulator.driver.progress import Launching
+from mmulator.driver.streams import measuring
 from mmulator.errors import LaunchError
 from mmulator.host.module import Kernel, Module, observing
 from mmulator.host.report import Report

@@ -63,7 +63,7 @@ from mmulator.errors import LaunchError, MmulatorError
 from mmulator.host.module import Kernel, Module
 from mmulator.host.report import Report
 from mmulator.host.variables import Variables
-from mmulator.jobs.comparison import Comparison, Expectation, Tolerance, check_expectation, compare
+from mmulator.jobs.comparison import Comparison, Expectation, Tolerance, accumulators, check_expectation, compare
 from mmulator.jobs.inputs import (
     Argument,
     dtype_of,
@@ -73,7 +73,6 @@ from mmulator.jobs.inputs import (
     table_argument,
 )
 from mmulator.jobs.maps import resolve
-from mmulator.jobs.pattern import accumulators
 from mmulator.launch.launch import How
 from mmulator.launch.regions import Region
 from mmulator.names import choose, readable

@@ -2,6 +2,5 @@
 
     memory.py    what a launch has of memory, as it is sent, and laid out anew
     worker.py    a range of clusters there
-    merge.py     what the ranges read and wrote, and whether it was each its own
     launch.py    the whole
 """

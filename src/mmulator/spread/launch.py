@@ -21,8 +21,7 @@ from mmulator.launch.launch import How, Launch
 from mmulator.launch.printing import LIMIT
 from mmulator.launch.regions import Region
 from mmulator.spread import hosts
-from mmulator.spread.memory import Memory
-from mmulator.spread.merge import Traces, conflict
+from mmulator.spread.memory import Memory, Traces, conflict
 from mmulator.spread.worker import Package, Part, run_part
 
 RANGES = 4  # for each thread of the cluster: the fast ones take more

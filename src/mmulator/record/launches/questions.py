@@ -115,7 +115,7 @@ class Asking:
 
     def _tell(self, asked: str, said: str, kernel: str = "", answer: WhyAnswer | None = None) -> None:
         """Write an answer, or that there is none, and add it to the report of a process that waits for this one."""
-        from mmulator.driver.told import gathering
+        from mmulator.driver.findings import gathering
 
         say(f"mmulator: {said}\n")
         if (file := gathering()) is not None:
