@@ -19,11 +19,11 @@ import mmulator as mm
 from mmulator.cli.app import run as mmulator
 from mmulator.compiler.options import CompileOptions
 from mmulator.conformance import cases, compare, kernels, memory, probes, report, run, values, vectors
+from mmulator.conformance.gpu import Gpu, GpuError
 from mmulator.conformance.launches import compare_launch
 from mmulator.conformance.stream import RandomStream
 from mmulator.conformance.subjects import Subject, forms, problem, subjects
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
-from mmulator.hardware.gpu import Gpu, GpuError
 from mmulator.host.backend import HOW, Backend, Chip
 from mmulator.host.cpu import Cpu
 from mmulator.host.module import Module
@@ -594,7 +594,7 @@ class Driver:
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     found = Driver()
-    monkeypatch.setattr("mmulator.hardware.gpu._bindings", lambda: found)
+    monkeypatch.setattr("mmulator.conformance.gpu._bindings", lambda: found)
     return found
 
 

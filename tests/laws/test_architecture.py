@@ -19,7 +19,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("numerics", "layouts"),
     ("twin",), ("instruction",), ("inspect",),
     ("toolkit",), ("ptx",), ("program",), ("native",), ("sanitizer",), ("compiler",), ("launch",), ("diagnostics",),
-    ("settings",), ("host",), ("driver",), ("jobs",), ("record",), ("debug",), ("spread", "hardware"), ("doors",), ("judging",),
+    ("settings",), ("host",), ("driver",), ("jobs",), ("record",), ("debug",), ("spread",), ("doors",), ("judging",),
     ("conformance",), ("explore",), ("cli",), ("__main__",),
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}

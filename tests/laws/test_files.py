@@ -25,7 +25,7 @@ SOURCES = PACKAGE / "mmulator"
 OTHERS = {
     "files.py": "writes beside and renames",
     "codegen/store.py": "the cache, which renames by itself, in a folder that it holds open",
-    "judging/*_child.py": "a folder of one verdict, which its parent reads and removes",
+    "judging/children.py": "a folder of one verdict, which its parent reads and removes",
     "judging/judge.py": "the same folder",
     "judging/child.py": "the same folder",
     "driver/report.py": "adds lines to a file that other processes add to, too",
