@@ -243,3 +243,9 @@ def _has(value: Any, name: str) -> bool:
 
 def _address(array: Array) -> int:
     return int(array.__array_interface__["data"][0])
+
+
+def is_lazy(value: Any) -> bool:
+    """Whether a value is a Dask array."""
+    array = sys.modules.get("dask.array")
+    return array is not None and isinstance(value, array.Array)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 REFUSED = 4  # exit code of a program that ends with 0 and does not know of all that was refused
-GATHERED = "MMULATOR_FINDINGS"  # names the file of a process that waits for this one (driver/gathered.py)
+GATHERED = "MMULATOR_FINDINGS"  # names the file of a process that waits for this one (driver/findings.py)
 _MOST, _TOLD = 256, 3  # reasons that are kept; reasons in a line
 _OTHERS = "other reasons"
 

@@ -18,12 +18,12 @@ import pytest
 import mmulator as mm
 from mmulator.cli.app import run as mmulator
 from mmulator.compiler.options import CompileOptions
-from mmulator.conformance import cases, compare, edges, kernels, memory, probes, report, run, values, vectors
+from mmulator.conformance import cases, compare, kernels, memory, probes, report, run, values, vectors
+from mmulator.conformance.gpu import Gpu, GpuError
 from mmulator.conformance.launches import compare_launch
 from mmulator.conformance.stream import RandomStream
 from mmulator.conformance.subjects import Subject, forms, problem, subjects
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
-from mmulator.hardware.gpu import Gpu, GpuError
 from mmulator.host.backend import HOW, Backend, Chip
 from mmulator.host.cpu import Cpu
 from mmulator.host.module import Module
@@ -339,8 +339,8 @@ def test_a_failing_kernel_is_a_row_not_the_end() -> None:
     assert row.verdict == "error" and "ILLEGAL_ADDRESS" in row.error
 
 
-@pytest.mark.parametrize("edge", edges.EDGES, ids=lambda e: e.name)
-def test_edges_ask_some_form(edge: edges.Edge) -> None:
+@pytest.mark.parametrize("edge", probes.EDGES, ids=lambda e: e.name)
+def test_edges_ask_some_form(edge: probes.Edge) -> None:
     asked = [f for f in forms(HOPPER)[0] if edge.asks(f)]
     assert asked
     form = min(asked, key=lambda f: f.m * f.n * f.k)
@@ -594,7 +594,7 @@ class Driver:
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     found = Driver()
-    monkeypatch.setattr("mmulator.hardware.gpu._bindings", lambda: found)
+    monkeypatch.setattr("mmulator.conformance.gpu._bindings", lambda: found)
     return found
 
 

@@ -10,7 +10,7 @@ import pytest
 from mmulator.driver import Driver, Region, Settings
 from mmulator.errors import ExecutionFault, UnstableResult
 from mmulator.host import campaign
-from mmulator.launch.line import order
+from mmulator.launch.grid import order
 
 HEAD = """.version 8.0
 .target sm_80

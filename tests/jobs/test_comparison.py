@@ -9,8 +9,16 @@ import pytest
 from mmulator.distance import distances
 from mmulator.errors import LaunchError
 from mmulator.isa.names.words import find_forms
-from mmulator.jobs.comparison import Expectation, Tolerance, check_expectation, compare
-from mmulator.jobs.pattern import accumulator, part_of, where_in_registers, where_wrong
+from mmulator.jobs.comparison import (
+    Expectation,
+    Tolerance,
+    accumulator,
+    check_expectation,
+    compare,
+    part_of,
+    where_in_registers,
+    where_wrong,
+)
 from mmulator.layouts import fragment
 
 BITS = Tolerance()

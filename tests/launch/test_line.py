@@ -14,8 +14,7 @@ from mmulator.codegen.loading import address
 from mmulator.host.module import Module
 from mmulator.launch import resident, workers
 from mmulator.launch.arena import Heap, pointer
-from mmulator.launch.grid import Grid
-from mmulator.launch.line import Line, order
+from mmulator.launch.grid import Grid, Line, order
 from mmulator.native.state import Cluster, Launch, Share
 from mmulator.native.threads.cluster import NO_CLUSTER, begin_next, next_cluster
 from tests.support.ptx_text import kernel

@@ -25,11 +25,11 @@ SOURCES = PACKAGE / "mmulator"
 OTHERS = {
     "files.py": "writes beside and renames",
     "codegen/store.py": "the cache, which renames by itself, in a folder that it holds open",
-    "judging/*_child.py": "a folder of one verdict, which its parent reads and removes",
+    "judging/children.py": "a folder of one verdict, which its parent reads and removes",
     "judging/judge.py": "the same folder",
     "judging/child.py": "the same folder",
     "driver/report.py": "adds lines to a file that other processes add to, too",
-    "driver/recorded.py": "makes an empty file, to be the one that writes the record",
+    "record/launches/replay.py": "makes an empty file, to be the one that writes the record",
     "cli/app.py": "opens /dev/null",
     "toolkit/wrapper.py": "writes to /dev/stdout, where nvcc was asked to",
     "doors/pytest_tests.py": "opens a file to see, before the tests, that it can be written",

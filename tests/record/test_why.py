@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.host.why import WhyAnswer
 from mmulator.jobs.job import load_job, run_job
 from mmulator.record import memory, origins
 from mmulator.record.asked import question
 from mmulator.record.cause import Cause
+from mmulator.record.launches.answers import WhyAnswer
 from tests.jobs.test_tensor_maps import PTX
 from tests.support import corpus, one_block, places
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from mmulator.doors.asserts import first_apart
-from mmulator.driver import kept
-from mmulator.driver.kept import KeptPiece, find_rows
-from mmulator.driver.seen import SeenMemory
+from mmulator.record.launches import rejections as kept
+from mmulator.record.launches.rejections import KeptPiece, find_rows
+from mmulator.record.launches.snapshot import MemorySnapshot
 from tests.support import forks
 
 TRITON = pytest.mark.skipif(not forks.THERE, reason="Triton or torch is not installed")
@@ -159,9 +159,9 @@ def test_memory_that_a_launch_did_not_touch_is_kept_where_it_is_little(monkeypat
     """The reference finds elements that a product cut short did not read, also of an array larger than the limit."""
     monkeypatch.setattr(kept, "WHOLE", 3 * kept.PAGE)
 
-    def piece(start: int, pages: int, read: int) -> SeenMemory:
+    def piece(start: int, pages: int, read: int) -> MemorySnapshot:
         some = np.arange(pages * kept.PAGE - 7) < read * kept.PAGE
-        return SeenMemory("x", start, np.ones(len(some), np.uint8), False, some)
+        return MemorySnapshot("x", start, np.ones(len(some), np.uint8), False, some)
 
     seen: Any = SimpleNamespace(pieces=[piece(0, 9, 2), piece(1 << 20, 90, 88), piece(2 << 20, 4, 3), piece(3 << 20, 3, 3)])
     found = list(kept._kept(seen))
@@ -181,7 +181,7 @@ def test_launches_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> Non
         return [Piece("x", 0, 0, False, np.zeros(0, np.int64), empty, empty, empty)]
 
     monkeypatch.setattr(kept, "_kept", pieces)
-    seen: Any = type("Seen", (), {"pieces": ()})()
+    seen: Any = SimpleNamespace(launch=None, arrays=())
     for _ in range(9):
         keeping.take(kept.How(), seen, None)
     assert [launch.number for launch in keeping.launches] == [7, 8, 9] and keeping.count == 9

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.driver import why
 from mmulator.driver.functions import LoadedModule
 from mmulator.driver.memory import Memory
 from mmulator.jobs.job import load_job, run_job
@@ -16,6 +15,7 @@ from mmulator.launch.arguments import Arguments
 from mmulator.launch.launch import Launch
 from mmulator.launch.regions import Region, Regions
 from mmulator.record.asked import element_of, question
+from mmulator.record.launches import questions as why
 from mmulator.record.losses import losses_of
 from mmulator.record.names import DeviceArray, DeviceNames
 from mmulator.settings import Settings

@@ -11,8 +11,8 @@ import pytest
 
 import mmulator as mm
 from mmulator.errors import LaunchError
-from mmulator.host.why import WhyAnswer
 from mmulator.jobs.job import load_job, run_job
+from mmulator.record.launches.answers import WhyAnswer
 from mmulator.record.losses import losses_of
 from mmulator.record.origins import summary
 from tests.support import places

@@ -8,8 +8,8 @@ import pytest
 from mmulator.driver import Allocation, Driver, Settings
 from mmulator.findings import Finding
 from mmulator.native.state import BY_HOST, BY_KERNEL
-from tests.host.spread.kernels import kernel
-from tests.host.spread.test_touched import LANES, told
+from tests.spread.kernels import kernel
+from tests.spread.test_touched import LANES, told
 from tests.support import breaches
 from tests.support.memory_ways import TARGET, Walk, pattern, statements
 

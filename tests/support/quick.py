@@ -14,7 +14,7 @@ QUICK_CASES = {
     # what needs `[full]`
     "doors/triton*": 0, "doors/test_torch*": 0, "doors/test_collectives.py*": 0, "doors/test_inside_python.py*": 0,
     "doors/test_numba.py*": 0, "doors/test_cupy.py*": 0, "doors/test_cuda_core.py*": 0, "doors/test_precision.py*": 0,
-    "doors/test_sanitized_doors.py*": 0, "doors/test_pytest_*": 0, "host/spread*": 0, "toolkit/test_building.py*": 0,
+    "doors/test_sanitized_doors.py*": 0, "doors/test_pytest_*": 0, "spread*": 0, "toolkit/test_building.py*": 0,
     "tools/test_site.py*": 0, "tools/test_release.py*": 0, "record/test_why_programs.py*": 0, "driver/test_lifetimes.py*": 0,
     "inspect/test_explain.py::test_kernels_that_call*": 0, "instruction/test_interop.py::test_refusals_of_real*": 0,
     "driver/test_captured.py::test_a_program_of*": 0, "laws/test_runtime_signatures.py*": 0,

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mmulator.conformance.edges import EDGES
-from mmulator.conformance.probes import Observation
+from mmulator.conformance.probes import EDGES, Observation
 from mmulator.conformance.subjects import group
 from mmulator.errors import MmulatorError
 from mmulator.isa.matrix import matrix_forms
@@ -69,7 +68,7 @@ depend on the version of NumPy.
 and the line that stored the first differing element of each array. It compares array
 arguments, arrays that structs point to, and the module's variables that the model changed.
 Both sides are a `Backend` (`host/backend.py`): the CPU, and a GPU through the CUDA driver
-(`hardware/gpu.py`).
+(`conformance/gpu.py`).
 
 ## Cases
 

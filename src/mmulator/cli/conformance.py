@@ -51,7 +51,7 @@ def conformance(
     """
     from mmulator.conformance import report as reports
     from mmulator.conformance.run import RunSettings
-    from mmulator.hosts import cluster_at
+    from mmulator.spread.hosts import cluster_at
 
     _check(gpu, vectors, rows.device, capture, filter, report or [])
     exclude({"--dask": rows.dask, "--gpu": gpu}, "the GPU is that of this machine")

@@ -38,7 +38,7 @@ def check_why(why: Sequence[str] | None, to: str | Path | None, against: str | N
     if to is not None:
         check_writable(str(to))
     if asserts and against == "reference" and "auto" not in (why or ()):
-        from mmulator.host.why import NO_REFERENCE, REFERENCES
+        from mmulator.record.launches.answers import NO_REFERENCE, REFERENCES
 
         raise WrongUsage(NO_REFERENCE, hint=REFERENCES)
     if against is not None and not against.isdigit() and against != "reference":
@@ -57,8 +57,8 @@ def check_record(file: str) -> None:
 def replayed(file: str, device: str | None, seed: int | None) -> tuple[str, int]:
     """Device and seed of a record. device, seed: what the command line says. Raises WrongUsage where they are others, and
     LaunchError for a file that is no record."""
-    from mmulator.driver.recorded import read
     from mmulator.isa.chips import as_device
+    from mmulator.record.launches.replay import read
 
     data = read(file)
     for name, given, recorded in (("device", device and as_device(device), data["device"]), ("seed", seed, data["seed"])):

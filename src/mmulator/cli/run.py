@@ -101,8 +101,8 @@ def run(
         reason = "..."
     """
     from mmulator.cli import findings
-    from mmulator.hosts import cluster_at
     from mmulator.jobs.job import run_job, watched_elements
+    from mmulator.spread.hosts import cluster_at
 
     _check_save(save)
     if given.profile_to is not None or given.trace is not None:
@@ -266,8 +266,8 @@ def _numbers(text: str, option: str) -> list[int]:
 
 
 def _on_gpu(job: Job, timeout: float | None, threads: int | None, quiet: bool) -> tuple[JobResult, list[Compared]]:
+    from mmulator.conformance.gpu import Gpu
     from mmulator.conformance.launches import compare_launch
-    from mmulator.hardware.gpu import Gpu
 
     gpu = Gpu(limit_s=timeout or 60.0)
     with Progress(quiet, once=True) as progress:

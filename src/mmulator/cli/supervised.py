@@ -20,10 +20,8 @@ from typing import Any
 from mmulator.cli.findings import FOUND, write_log
 from mmulator.cli.output import print_json
 from mmulator.cli.program import command
-from mmulator.driver import profiled, traced
-from mmulator.driver.gathered import Row, read
-from mmulator.driver.profiled import VARIABLE as PROFILES
-from mmulator.driver.recorded import VARIABLE as REPLAYED
+from mmulator.driver.findings import Row, read
+from mmulator.record.launches import profiles, replay, traces
 from mmulator.refusals import GATHERED, REFUSED
 from mmulator.sarif import Baseline, log
 
@@ -58,8 +56,8 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
         found, told = Path(folder, "findings.jsonl"), Path(folder, "launches.jsonl")
         lines = Path(folder, "profiles.jsonl")
         differs = Path(folder, "replayed")
-        more = {REPLAYED: str(differs)}
-        more |= {GATHERED: str(found), PROFILES: str(lines), traced.VARIABLE: folder, SUPERVISOR: str(os.getpid())}
+        more = {replay.VARIABLE: str(differs)}
+        more |= {GATHERED: str(found), profiles.VARIABLE: str(lines), traces.VARIABLE: folder, SUPERVISOR: str(os.getpid())}
         if wanted.json and "MMULATOR_REPORT" not in environment:
             more["MMULATOR_REPORT"] = str(told)
         status = _wait(words, {**environment, **more}, wanted.json)
@@ -67,9 +65,9 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
         if trace := environment.get("MMULATOR_TRACE"):
             from mmulator.record.trace import write
 
-            write(trace, [*traced.joined(traced.read(folder))])
+            write(trace, [*traces.joined(traces.read(folder))])
         other = differs.exists()
-        kernels, profiles = _kernels(told), _profiles(lines, environment.get("MMULATOR_PROFILE", ""), wanted.json)
+        kernels, profiled = _kernels(told), _profiles(lines, environment.get("MMULATOR_PROFILE", ""), wanted.json)
     code = os.waitstatus_to_exitcode(status)
     code = FOUND if stopped and code in (0, 1) else code  # 1 of an error that nobody caught
     data = log((row["result"] for row in rows), wanted.known, refused, explained)
@@ -88,7 +86,7 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
             "ok": not ended, "exit_code": code, "kernels": kernels, "sanitized_launches": launches,
             "known": sum(r.get("baselineState") == "unchanged" for r in results), "refused": refused,
             "findings": [f | {"kernel": row["kernel"], "group": n} for n, row in groups for f in row["findings"]],
-            **({"profiles": profiles} if profiles else {}), **({"why": explained} if explained else {}),
+            **({"profiles": profiled} if profiled else {}), **({"why": explained} if explained else {}),
             **({"next": after} if after else {}),
         })  # fmt: skip
     if code < 0:
@@ -122,10 +120,10 @@ def _profiles(path: Path, wanted: str, as_json: bool) -> list[dict[str, Any]]:
     """Profiles of all processes, which are told here unless they are part of the JSON report alone."""
     if not path.exists():
         return []
-    profiles = profiled.read(path)
+    found = profiles.read(path)
     if wanted != "1" or not as_json:
-        profiled.tell(profiles, wanted)
-    return [p.as_dict() for p in profiles]
+        profiles.tell(found, wanted)
+    return [p.as_dict() for p in found]
 
 
 def _kernels(path: Path) -> list[dict[str, Any]]:

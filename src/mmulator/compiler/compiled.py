@@ -96,7 +96,7 @@ class CompiledKernel:
     lower: a function that restores the source of the code.
     seconds: time of compilation.
     from_cache: whether the code was stored before.
-    kept: objects that a launch leaves for the next one (launch/kept.py).
+    kept: objects that a launch leaves for the next one (launch/resident.py).
     answers: results of `once`.
     pace: seconds of a cluster in the last launch; 0 if unknown.
     piece: blocks of code that a worker ran at once in the last launch; 0 if unknown.

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.conformance.kernels import run_kernel
-from mmulator.conformance.tensors import values
+from mmulator.conformance.tensors import of_blocks, values
 from mmulator.host.backend import Backend
+from mmulator.host.cpu import Cpu
 from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.table import ROWS
 from mmulator.launch.arguments import Arguments
@@ -173,23 +174,12 @@ def run(backend: Backend, b: BulkBatch) -> tuple[Array, Array]:
 
 def model(b: BulkBatch, device: str) -> tuple[Array, Array]:
     """The bytes of memory and of shared memory that the cases leave when the CPU runs them."""
-    from mmulator.host.cpu import Cpu
-
     return run(Cpu(device), b)
 
 
 def differences(b: BulkBatch, got: tuple[Array, Array], want: tuple[Array, Array]) -> tuple[int, int, str]:
     """(bytes compared, those that differ, the first case with one in words)."""
-    compared = wrong = 0
-    said = ""
-    for each, g, w in zip(("global memory", "shared memory"), got, want):
-        different = g != w
-        compared += g.size
-        wrong += int(different.sum())
-        if different.any() and not said:
-            at = int(np.flatnonzero(different)[0])
-            said = f"{b.said(at // WINDOW)}: byte {at % WINDOW} of {each} is {int(g[at]):#x}, not {int(w[at]):#x}"
-    return compared, wrong, said
+    return of_blocks(b.said, {"global memory": REGION, "shared memory": WINDOW}, got, want)
 
 
 def compared(backend: Backend, what: str, seed: int, count: int) -> Iterator[tuple[int, Any]]:

@@ -12,7 +12,7 @@ from mmulator.errors import MmulatorError
 from mmulator.instruction import execution
 from mmulator.instruction.wgmma import shared_matrix
 from mmulator.isa.types import ElementType
-from mmulator.jobs.pattern import where_in_registers
+from mmulator.jobs.comparison import where_in_registers
 from mmulator.layouts import fragment, sparse
 from mmulator.numerics.element import explain_element, ulps
 from mmulator.numerics.element import number as value

@@ -20,22 +20,21 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
 
-from mmulator import hosts
 from mmulator.codegen.sources import fingerprint
 from mmulator.conformance import cases, compare, kernels, vectors
-from mmulator.conformance.edges import EDGES
-from mmulator.conformance.probes import PROBES, Observation, observe
+from mmulator.conformance.gpu import Gpu
+from mmulator.conformance.probes import EDGES, PROBES, Observation, observe
 from mmulator.conformance.subjects import Subject, forms, group, subjects
 from mmulator.conformance.suites import SUITES
 from mmulator.conformance.vectors import Vector
 from mmulator.digests import digest_of
 from mmulator.errors import MmulatorError
 from mmulator.files import append, write
-from mmulator.hardware.gpu import Gpu
 from mmulator.host.backend import Backend, Chip
 from mmulator.host.cpu import Cpu
 from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.isa.targets import Target
+from mmulator.spread import hosts
 
 Verdict = Literal["same", "different", "error"]
 _BATCH_BYTES = 48 << 20
@@ -159,52 +158,58 @@ def batches(
         done, number = done + n, number + 1
 
 
+def _checked(row: ItemResult, rows: Callable[[ItemResult], Iterator[ItemResult]], all_errors: bool = True) -> ItemResult:
+    """A row with all that is added to it, the last of `rows`, and the seconds that it took. all_errors: one form must not end the
+    suite, whatever it raises."""
+    start = time.perf_counter()
+    try:
+        for found in rows(row):
+            row = found
+    except MmulatorError as error:
+        row = replace(row, verdict="error", error=str(error))
+    except Exception as error:
+        if not all_errors:
+            raise
+        row = replace(row, verdict="error", error=f"{type(error).__name__}: {error}")
+    return replace(row, seconds=round(time.perf_counter() - start, 3))
+
+
+def _more(row: ItemResult, cases: int, executions: int, words: int, wrong: int, **more: Any) -> ItemResult:
+    """A row with more that was compared."""
+    counted = {"cases": cases, "executions": executions, "words": words, "wrong": wrong}
+    return replace(row, **{name: getattr(row, name) + number for name, number in counted.items()}, **more)
+
+
 def check(item: WorkItem, backend: Backend, settings: RunSettings) -> ItemResult:
     """Run an item on the GPU and on the model."""
-    if item.suite:
-        return check_suite(item, backend, settings)
-    start = time.perf_counter()
+    rows = _suite if item.suite else _forms
+    return _checked(ItemResult(item, "same", subjects=int(bool(item.suite))), lambda row: rows(row, backend, settings))
+
+
+def _forms(row: ItemResult, backend: Backend, settings: RunSettings) -> Iterator[ItemResult]:
     device, target = backend.chip.device, backend.chip.target
-    row = ItemResult(item, "same")
+    found, only, wish = resolve(row.item, target)
+    if not found:
+        return
     module = None
     try:
-        found, only, wish = resolve(item, target)
-        if not found:
-            return row
         module = backend.load(kernels.module(found, target))
         executions = cases.executions(found[0].form, settings.count, len(found), device)
         for number, subject in enumerate(found):
             for batch in batches(subject, device, settings.seed, executions, only, wish):
-                row = _compare(row, batch, backend, module, f"k{number}")
-        row = replace(row, subjects=len(found))
-        if settings.capture and not item.edge:
-            row = replace(row, vectors=vectors.capture(found[0].form, backend))
-    except MmulatorError as error:
-        row = replace(row, verdict="error", error=str(error))
-    except Exception as error:  # one form must not end the suite
-        row = replace(row, verdict="error", error=f"{type(error).__name__}: {error}")
+                yield (row := _compare(row, batch, backend, module, f"k{number}"))
+        yield (row := replace(row, subjects=len(found)))
+        if settings.capture and not row.item.edge:
+            yield replace(row, vectors=vectors.capture(found[0].form, backend))
     finally:
         _close(backend, module)
-    return replace(row, seconds=round(time.perf_counter() - start, 3))
 
 
-def check_suite(item: WorkItem, backend: Backend, settings: RunSettings) -> ItemResult:
-    """Run a suite."""
-    start = time.perf_counter()
-    row = ItemResult(item, "same", subjects=1)
-    try:
-        for r in SUITES[item.suite].run(backend, settings.seed, settings.count):
-            row = replace(
-                row, cases=row.cases + r.cases, executions=row.executions + r.executions, words=row.words + r.words,
-                wrong=row.wrong + r.wrong,
-            )  # fmt: skip
-            if r.wrong and row.verdict == "same":
-                row = replace(row, verdict="different", error=r.first)
-    except MmulatorError as error:
-        row = replace(row, verdict="error", error=str(error))
-    except Exception as error:  # one form must not end the suite
-        row = replace(row, verdict="error", error=f"{type(error).__name__}: {error}")
-    return replace(row, seconds=round(time.perf_counter() - start, 3))
+def _suite(row: ItemResult, backend: Backend, settings: RunSettings) -> Iterator[ItemResult]:
+    for r in SUITES[row.item.suite].run(backend, settings.seed, settings.count):
+        yield (row := _more(row, r.cases, r.executions, r.words, r.wrong))
+        if r.wrong and row.verdict == "same":
+            yield (row := replace(row, verdict="different", error=r.first))
 
 
 def stored_vectors(item: WorkItem, settings: RunSettings, read: Any = vectors.read) -> list[Vector]:
@@ -215,23 +220,18 @@ def stored_vectors(item: WorkItem, settings: RunSettings, read: Any = vectors.re
 
 def check_vectors(item: WorkItem, settings: RunSettings, stored: list[Vector] | None = None) -> ItemResult:
     """Replay the vectors of a form. stored: the vectors, if they have been read already."""
-    start = time.perf_counter()
-    row = ItemResult(item, "same")
-    device = Path(settings.replay).name
-    try:
-        form = parse_mnemonic(item.mnemonic)
+
+    def replayed(row: ItemResult) -> Iterator[ItemResult]:
+        form, device = parse_mnemonic(item.mnemonic), Path(settings.replay).name
         for v in stored_vectors(item, settings) if stored is None else stored:
             r = vectors.replay(v, device)
-            row = replace(
-                row, subjects=row.subjects + 1, cases=row.cases + r.executions * cases.weight(form),
-                executions=row.executions + r.executions, words=row.words + r.words, wrong=row.wrong + r.wrong,
-            )  # fmt: skip
+            row = _more(row, r.executions * cases.weight(form), r.executions, r.words, r.wrong, subjects=row.subjects + 1)
             if (r.wrong or r.error) and row.verdict == "same":
                 first = r.first.as_dict() if r.first else None
                 row = replace(row, verdict="different", first=first, subject=v.subject.name, error=r.error)
-    except MmulatorError as error:
-        row = replace(row, verdict="error", error=str(error))
-    return replace(row, seconds=round(time.perf_counter() - start, 3))
+            yield row
+
+    return _checked(ItemResult(item, "same"), replayed, all_errors=False)
 
 
 def _close(backend: Backend, module: Any) -> None:
@@ -248,10 +248,7 @@ def _compare(row: ItemResult, batch: cases.CaseBatch, backend: Backend, module: 
     arrays, out = kernels.arguments(batch)
     kernels.launch(backend, module, entry, batch, arrays, out)
     wrong, first = compare.compare(batch, out, want, backend.chip.device)
-    row = replace(
-        row, cases=row.cases + batch.count * cases.weight(form), executions=row.executions + batch.count,
-        words=row.words + out.size, wrong=row.wrong + wrong,
-    )  # fmt: skip
+    row = _more(row, batch.count * cases.weight(form), batch.count, out.size, wrong)
     if first is not None and row.first is None:
         row = replace(row, verdict="different", first=first.as_dict(), subject=batch.subject.name)
     return row

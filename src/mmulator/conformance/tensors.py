@@ -5,7 +5,7 @@ region of global memory (of the others) behind. Maps are legal, and lie in globa
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mmulator.conformance.kernels import run_kernel
 from mmulator.host.backend import Backend
+from mmulator.host.cpu import Cpu
 from mmulator.launch.arguments import Arguments
 from mmulator.launch.shape import LaunchShape
 from mmulator.layouts.tensormap import Encoded
@@ -216,6 +217,10 @@ class TensorBatch:
     def name(self) -> str:
         return f"tensor {self.op} {self.mode} {self.rank}d"
 
+    def said(self, block: int) -> str:
+        """A copy in words."""
+        return f"{self.name}: {self.cases[block]}"
+
 
 def batch(seed: int, op: str, mode: str, rank: int, count: int) -> TensorBatch:
     chance, numbers = random.Random(f"{seed} {op} {mode} {rank}"), np.random.default_rng([seed, len(op), len(mode), rank])
@@ -263,22 +268,29 @@ def kinds(what: str) -> Iterator[tuple[str, str, int]]:
 
 def differences(b: TensorBatch, got: tuple[Array, Array], want: tuple[Array, Array]) -> tuple[int, int, str]:
     """(bytes compared, those that differ, the first case with one in words)."""
-    compared = wrong = 0
-    said = ""
-    for each, (g, w), size in zip(("tensor", "shared memory"), zip(got, want), (REGION, WINDOW)):
-        different = g != w
-        compared += g.size
-        wrong += int(different.sum())
-        if different.any() and not said:
-            at = int(np.flatnonzero(different)[0])
-            said = f"{b.name}: {b.cases[at // size]}: byte {at % size} of the {each} is {int(g[at]):#x}, not {int(w[at]):#x}"
-    return compared, wrong, said
+    return of_blocks(b.said, {"the tensor": REGION, "the shared memory": WINDOW}, got, want)
+
+
+def of_blocks(
+    said: Callable[[int], str], parts: Mapping[str, int], got: tuple[Array, Array], want: tuple[Array, Array]
+) -> tuple[int, int, str]:
+    """(bytes compared, those that differ, the first of them in words) of memory of blocks.
+
+    said: a block in words.
+    parts: bytes that a block has of each of the memories, by name.
+    """
+    compared, wrong, first = 0, 0, ""
+    for (name, size), g, w in zip(parts.items(), got, want):
+        different = np.flatnonzero(g != w)
+        compared, wrong = compared + g.size, wrong + len(different)
+        if len(different) and not first:
+            at = int(different[0])
+            first = f"{said(at // size)}: byte {at % size} of {name} is {int(g[at]):#x}, not {int(w[at]):#x}"
+    return compared, wrong, first
 
 
 def model(b: TensorBatch, device: str) -> tuple[Array, Array]:
     """The bytes of the tensors and of shared memory that the cases leave when the CPU runs them."""
-    from mmulator.host.cpu import Cpu
-
     return run(Cpu(device), b)
 
 

@@ -14,9 +14,11 @@ from mmulator.debug.breakpoints import Breakpoints
 from mmulator.debug.control import Controlled
 from mmulator.debug.session import Session
 from mmulator.demangle import demangle
+from mmulator.driver.inquiries import ProgramLaunch
 from mmulator.host.report import Report
 from mmulator.launch.launch import How, Launch
 from mmulator.launch.observers import Observer
+from mmulator.record.launches.questions import stored_type
 from mmulator.record.names import DeviceNames
 
 # Modules of front ends by the name that MMULATOR_DEBUG says: `front(settings)` makes one.
@@ -80,6 +82,16 @@ class Debugger:
         except BaseException:
             session.end()
             raise
+
+
+def debugged(one: ProgramLaunch, observers: Callable[[], list[Observer]]) -> Report:
+    """A launch of a program under the debugger of the process. Raises what the launch raises.
+
+    one: the launch.
+    observers: makes the launch's own observers, new ones at each call.
+    """
+    names, stored = lambda: DeviceNames(one.arrays()), cache(lambda: stored_type(one.launch.kernel))
+    return current(one.settings.debug).launch(one.launch, one.how, observers, names, stored)
 
 
 @cache

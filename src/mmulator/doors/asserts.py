@@ -1,4 +1,4 @@
-"""Comparisons of torch and NumPy that a program makes: the first element that one rejects is explained (driver/kept.py).
+"""Comparisons of torch and NumPy that a program makes: the first element that one rejects is explained (rejections.py).
 
 `install()` puts a function before each that looks at the arrays when a comparison fails; it is called where somebody asks for
 that (`--why auto`). A comparison does what it did, and raises or returns the same.
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from mmulator.doors.imports import after_import
 from mmulator.driver.driver import current
-from mmulator.driver.kept import Keeping, Rejected, endings, keeping
 from mmulator.interop import strided
+from mmulator.record.launches.rejections import Keeping, Rejected, endings, keeping
 
 Array = NDArray[Any]
 _FLOATS = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7)}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mmulator.driver.profiled import Profiles
 from mmulator.files import write
+from mmulator.record.launches.profiles import Profiles
 from mmulator.record.profile.data import added_up, unreached
 from mmulator.record.profile.file import FORMATS, written
 from mmulator.record.profile.launch import LaunchProfile

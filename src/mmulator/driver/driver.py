@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from mmulator import entries
 from mmulator.driver import progress
 from mmulator.driver.chips import DeviceProperties, chip
 from mmulator.driver.streams import Stream
@@ -19,7 +20,8 @@ from mmulator.refusals import GATHERED, register
 from mmulator.settings import RAISE, Settings, check_variables
 
 if TYPE_CHECKING:  # the machine is imported when a program has memory, or a kernel
-    from mmulator.driver.functions import Arrays, Function, LoadedModule
+    from mmulator.driver.functions import Function, LoadedModule
+    from mmulator.driver.inquiries import Arrays
     from mmulator.driver.memory import Memory
     from mmulator.findings import Finding
     from mmulator.host.report import Report
@@ -46,26 +48,20 @@ class Driver:
             from mmulator.driver import report
 
             self.listeners.append(report.listener(self.settings.report))
-        if self.settings.why:
-            from mmulator.driver.why import asking
-
-            atexit.register(asking(*self.settings.asked).tell)
-        if self.settings.profile:
-            from mmulator.driver import profiled
-
-            self.listeners.append(profiled.listener(self.settings.profile))
+        for name in self.settings.inquiries:
+            getattr(entries, name).begin(self.settings, self.listeners)
         if GATHERED in os.environ:
-            from mmulator.driver import told
+            from mmulator.driver import findings
 
-            atexit.register(told.pass_on)
+            atexit.register(findings.pass_on)
         self.recorder: Callable[[Callable[[], Report]], object] | None = None  # of a graph that is captured
         self.readers: list[Reader] = []
         if self.settings.sanitize:
-            from mmulator.driver import told
+            from mmulator.driver import findings
 
-            self.readers.append(told.reader())
-            self.listeners.append(told.reader().heard)
-            gathering = told.gathering()
+            self.readers.append(findings.reader())
+            self.listeners.append(findings.reader().heard)
+            gathering = findings.gathering()
             if gathering is not None:
                 self.readers.append(gathering)
 
@@ -161,12 +157,12 @@ class Driver:
                 print(*error.asserted, sep="\n", file=sys.stderr, flush=True)
             register.ran += isinstance(error, ExecutionFault)
             if isinstance(error, ExecutionFault) and "MMULATOR_EXEC" in os.environ and GATHERED not in os.environ:
-                from mmulator.driver import told
+                from mmulator.driver import findings
 
-                atexit.unregister(told.after_fault)  # once
-                atexit.register(told.after_fault)
+                atexit.unregister(findings.after_fault)  # once
+                atexit.register(findings.after_fault)
             if isinstance(error, NotFinite):
-                from mmulator.driver.told import gathering
+                from mmulator.driver.findings import gathering
 
                 if (file := gathering()) is not None:
                     file.stopped()

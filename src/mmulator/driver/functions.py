@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from mmulator.driver.clock import measuring
+from mmulator import entries
+from mmulator.driver.inquiries import Arrays, ProgramLaunch
 from mmulator.driver.progress import Launching
-from mmulator.errors import ExecutionFault, LaunchError
+from mmulator.driver.streams import measuring
+from mmulator.errors import LaunchError
 from mmulator.host.module import Kernel, Module, observing
 from mmulator.host.report import Report
 from mmulator.launch.arguments import Arguments
@@ -21,11 +22,8 @@ from mmulator.launch.limits import check_device
 from mmulator.launch.observers import Observer
 from mmulator.launch.regions import Regions
 from mmulator.launch.shape import Extent, LaunchShape
-from mmulator.record.names import DeviceArray
 from mmulator.rules.choice import chosen
 from mmulator.settings import STRICT, Settings
-
-Arrays: TypeAlias = Callable[[], Sequence[DeviceArray]]
 
 
 class LoadedModule:
@@ -86,61 +84,21 @@ class Function:
             how.keep_going, how.watched = settings.keep_going, bool(unfilled) or any(r.written is not None for r in regions)
         arguments = Arguments(np.frombuffer(params, np.uint8), self.offsets, regions=regions)
         launch = Launch(self.kernel, shape, arguments, self.loaded.device)
+        one = ProgramLaunch(launch, how, settings, [], arrays, launching.compiled)
         if settings.debug:
-            from mmulator.driver.debugged import debugged
-
             launching.close()
-            return debugged(settings.debug, launch, how, partial(observers_of, settings), arrays)
-        observers = observers_of(settings, bool(settings.profile), "" if settings.trace else None)
-        run = partial(self._asked, launch, how, observers, settings, launching.compiled, arrays)
+            return entries.debugged(one, partial(observers_of, settings))
+        one.observers += observers_of(settings, bool(settings.profile), "" if settings.trace else None)
+        run: Callable[[], Report] = one.run
+        for inquiry in [getattr(entries, name) for name in settings.inquiries] if settings.inquiries else ():
+            run = partial(inquiry.around, one, run) if inquiry.each or seed == settings.seed else run
         if settings.sanitize:
-            arguments.arrays = partial(_arrays, launch, arrays)  # until the launch is over: it is a circle
-        if settings.nan and seed == settings.seed:
-            from mmulator.host.notfinite import checked
-
-            run = partial(checked, settings.nan, launch, how, _arrays(launch, arrays), run)
+            arguments.arrays = one.arrays  # until the launch is over: it is a circle
         try:
-            if settings.looks and seed == settings.seed:
-                from mmulator.driver.looked import looked_at
-
-                return looked_at(settings, launch, how, observers, arrays, run)
             return run()
         finally:
             launching.close()
             arguments.arrays = list
-            if settings.trace:
-                from mmulator.driver.traced import traces
-
-                traces(settings.trace).add(next(o.events for o in observers if hasattr(o, "events")))
-
-    @staticmethod
-    def _asked(
-        launch: Launch, how: How, observers: list[Observer], settings: Settings, compiled: Any, arrays: Arrays
-    ) -> Report:
-        """The launch, and why elements have their values, if that is asked."""
-        about = None
-        if settings.why and how.seed == settings.seed:
-            from mmulator.driver.why import asking
-
-            about = asking(*settings.asked).about(launch, how, arrays, settings.why_against)
-        if about is None:
-            return cast(Report, launch.run(how, observers, compiling=compiled))
-        from mmulator.diagnostics.watch import Watches
-
-        watches = Watches([], launch.arguments, about.about.places)
-        try:
-            report: Report = launch.run(how, [*observers, watches], compiling=compiled)
-        except ExecutionFault:
-            about.failed()
-            raise
-        about.answers(watches, report)
-        return report
-
-
-def _arrays(launch: Launch, known: Arrays) -> Sequence[DeviceArray]:
-    from mmulator.driver.why import device_arrays
-
-    return device_arrays(launch, known())
 
 
 def observers_of(settings: Settings, profile: bool = False, trace: str | None = None) -> list[Observer]:

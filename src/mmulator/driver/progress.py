@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from mmulator.demangle import demangle
+from mmulator.driver.inquiries import say
 from mmulator.names import shorter
 
 PATIENCE = 2.0  # seconds that a launch takes without a word
@@ -45,13 +46,6 @@ class ProgressScreen:
 
     def clear(self) -> None:
         say("\r\x1b[K", "")
-
-
-def say(text: str, end: str = "\n") -> None:
-    """On standard error, if anybody reads it."""
-    with suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(text + end)
-        sys.stderr.flush()
 
 
 sink: list[ProgressSink] = [ProgressScreen()]  # the last one is used

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
-import sys
 import textwrap
 import threading
 import time
@@ -16,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from mmulator.demangle import demangle
+from mmulator.driver.inquiries import ProcessRecord, say
 from mmulator.errors import LaunchError
 from mmulator.host.report import Report
 from mmulator.schemas import document
@@ -148,34 +147,20 @@ def _right(rows: list[tuple[str, ...]]) -> list[list[str]]:
 
 
 # where it goes ------------------------------------------------------------------------------------------------------
-class ReportScreen:
+class ReportScreen(ProcessRecord):
     """Lines on standard error, and the table as the process ends."""
 
-    def __init__(self) -> None:
-        self.totals, self.process, self.lock = Totals(), os.getpid(), threading.Lock()
-        atexit.register(self.finish)
+    def clear(self) -> None:
+        self.totals = Totals()
 
     def __call__(self, report: Report) -> None:
-        with self.lock:
-            if self.process != os.getpid():  # a forked child's are its own
-                self.totals, self.process = Totals(), os.getpid()
+        with self:
             number = self.totals.count(report)
-        _say(block(report) if number == 1 else again(report, number))
+        say(block(report) if number == 1 else again(report, number))
 
     def finish(self) -> None:
-        if self.totals.kernels and self.process == os.getpid():
-            _say("\n".join([f"mmulator: {self.totals.head()}", *(f"  {line}" for line in self.totals.table())]))
-
-
-def _say(text: str) -> None:
-    stream = sys.stderr
-    if stream is None:
-        return
-    try:
-        stream.write(text + "\n")
-        stream.flush()
-    except (OSError, ValueError):  # nobody reads any more
-        pass
+        if self.totals.kernels:
+            say("\n".join([f"mmulator: {self.totals.head()}", *(f"  {line}" for line in self.totals.table())]))
 
 
 class Lines:

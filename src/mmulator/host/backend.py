@@ -1,4 +1,4 @@
-"""The backend, the seam to what a kernel runs on: the CPU (host/cpu.py), or a GPU through the CUDA driver (hardware/gpu.py).
+"""The backend, the seam to what a kernel runs on: the CPU (host/cpu.py), or a GPU through the CUDA driver (conformance/gpu.py).
 
     module = backend.load(text)
     kernel = backend.compile(module, "gemm", "sm_90")

@@ -18,7 +18,7 @@ from mmulator.errors import ExecutionFault, MmulatorError, must_be
 from mmulator.findings import Finding, union
 from mmulator.host.report import Report
 from mmulator.launch.arena import pointer
-from mmulator.launch.written import Written
+from mmulator.launch.regions import Written
 from mmulator.rules.races import HALF_STRONG, NOT_RELEASED, REPLICATED_READ, STEADY_LATER
 
 # Notes of races that most often do no harm; where the seed changes the result they are what may have done it.

@@ -15,11 +15,11 @@ from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.errors import ExecutionFault, LaunchError
 from mmulator.host.backend import HOW, Chip
 from mmulator.host.text import Text
-from mmulator.launch.kept import grid_for, keep
 from mmulator.launch.launch import How, Launch, Progress, Ran
 from mmulator.launch.limits import PORTABLE_CLUSTER, check_local
 from mmulator.launch.observers import Observer
 from mmulator.launch.printing import CUT
+from mmulator.launch.resident import grid_for, keep
 from mmulator.launch.shape import LaunchShape
 from mmulator.launch.work import Work
 from mmulator.launch.workers import Diagnosis, Workers

@@ -11,6 +11,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from mmulator import entries
 from mmulator.codegen.locks import TimeUp, no_fork, time_limit
 from mmulator.compiler.compiled import CompiledKernel
 from mmulator.compiler.options import DEFAULT, CompileOptions
@@ -80,13 +81,9 @@ def observing(
     """
     observers: list[Observer] = [_sanitizer()(rules, strict)] if sanitize else []
     if profile:
-        from mmulator.record.counts import Counting
-
-        observers.append(Counting())
+        observers.append(entries.Counting())
     if trace is not None:
-        from mmulator.record.moments import Moments
-
-        observers.append(Moments(trace))
+        observers.append(entries.Moments(trace))
     return observers
 
 
@@ -416,25 +413,19 @@ class Kernel:
         )  # fmt: skip
         looked = bool(sanitize or keep_going)
         if workers is not None:
-            from mmulator.host.spread import launch as spread
-
-            spread.check(
+            entries.check_shared_out(
                 cooperative=cooperative, watch=watch not in ((), []), sanitize=looked, threads=threads is not None,
                 profile=profile, trace=trace, memory=memory, nan=bool(nan),
             )  # fmt: skip
         launch = self.prepared(grid, block, args, shared, device, cluster, cooperative, memory)
         if workers is not None:
-            return spread.launch(workers, launch, how)
+            return entries.launch_on(workers, launch, how)
         looking = partial(observing, looked, None, sanitize == "strict")
         if debug is not None:
-            from mmulator.record.names import DeviceNames
-
-            return cast(Report, debug.launch(launch, how, looking, partial(DeviceNames.of, launch, names or {})))
+            return cast(Report, debug.launch(launch, how, looking, partial(entries.DeviceNames.of, launch, names or {})))
         observers, about = looking(profile, None if trace is None else str(trace)), None
         if why is not None:
-            from mmulator.host.why import about_arrays
-
-            about = about_arrays(why, launch, how, names or {}, against)
+            about = entries.about_arrays(why, launch, how, names or {}, against)
         if elements or about:
             from mmulator.diagnostics.watch import Watches
 
@@ -442,10 +433,8 @@ class Kernel:
             observers.append(watches)
         run = partial(self.run, launch, how, observers, progress, how.timeout)
         if nan:
-            from mmulator.host.notfinite import checked
-            from mmulator.record.names import DeviceNames
-
-            run = partial(checked, "inf" if nan == "inf" else "nan", launch, how, DeviceNames.of(launch, names or {}).arrays, run)
+            known = entries.DeviceNames.of(launch, names or {}).arrays
+            run = partial(entries.checked, "inf" if nan == "inf" else "nan", launch, how, known, run)
         report = run()
         if about:
             report.why = about.answers(watches, report, whole(why_depth, "why_depth", 1))

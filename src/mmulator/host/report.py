@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, field, fields
 from typing import TYPE_CHECKING, Any
 
+from mmulator import entries
 from mmulator.classes import dataclass
 from mmulator.tables import element, html_table, text_table
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from mmulator.launch.launch import Ran
     from mmulator.launch.shape import LaunchShape
     from mmulator.launch.work import Work
-    from mmulator.record.profile.launch import LaunchProfile
 
 _FINDINGS = 8  # lines of a program of which a report tells in full
 _COLUMNS = ("instructions of warps", "executed")
@@ -50,7 +50,7 @@ class Report:
     why: list[Any] = field(default_factory=list)
     cluster: tuple[int, int, int] = (1, 1, 1)
     findings: tuple[Finding, ...] = ()
-    profile: LaunchProfile | None = field(default_factory=lambda: None)
+    profile: entries.LaunchProfile | None = field(default_factory=lambda: None)
     held: tuple[Finding, ...] = ()
     refused: tuple[str, ...] = ()
 
@@ -78,12 +78,9 @@ class Report:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return self.__dict__.setdefault(name, getattr(self.__dict__["_work"], name))
 
-    def _profile(self) -> LaunchProfile | None:
-        if self.__dict__["counts"] is None:
-            return None
-        from mmulator.record.profile.launch import profile_of
-
-        return profile_of(self.kernel, self.device, self.__dict__["counts"])
+    def _profile(self) -> entries.LaunchProfile | None:
+        counts = self.__dict__["counts"]
+        return None if counts is None else entries.profile_of(self.kernel, self.device, counts)
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}

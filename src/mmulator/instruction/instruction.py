@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from mmulator.errors import OperandError, UnsupportedError, short_traceback, shown
 from mmulator.floating import in_plain_floats
-from mmulator.hosts import is_lazy
 from mmulator.instruction import chunks, execution, tcgen05
 from mmulator.instruction.operands import check_signs, sparse_a, words
+from mmulator.interop import is_lazy
 from mmulator.isa.form import Form
 from mmulator.isa.names.instruction import parse_instruction
 from mmulator.isa.targets import Target, as_pair

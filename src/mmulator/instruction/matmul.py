@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from mmulator.errors import OperandError, short_traceback
 from mmulator.floating import in_plain_floats
-from mmulator.hosts import is_lazy
 from mmulator.instruction import chunks, execution
 from mmulator.instruction.instruction import Instruction
 from mmulator.instruction.operands import check_signs, sparse_a
-from mmulator.interop import as_array
+from mmulator.interop import as_array, is_lazy
 from mmulator.isa.chips import as_device
 from mmulator.isa.form import Form
 from mmulator.isa.names.words import Query, legal_forms, rank

@@ -16,7 +16,7 @@ from mmulator.interop import named_dtype
 from mmulator.isa.types import TYPES
 from mmulator.jobs.maps import MapOf, read_options, tensor_map
 from mmulator.launch.regions import Region, pointer, room_behind
-from mmulator.launch.values import Aggregate
+from mmulator.launch.values import struct
 
 FORMS = (
     "a.npy, b.npz:key, out:f16:256x256, random:f16:256x256:1, i32:256, f32:0.5, 450, null, "
@@ -185,16 +185,14 @@ def struct_bytes(types: Sequence[str], values: Sequence[str], where: str) -> byt
         members *= len(values)
     if len(members) != len(values):
         raise LaunchError(f"{where}: {len(members)} types and {len(values)} values")
-    return packed([(m, element_bytes(m, v.strip(), where)) for m, v in zip(members, values)])
+    return struct(*(_member(m, v.strip(), where) for m, v in zip(members, values))).data
 
 
-def packed(members: Sequence[tuple[str, bytes]]) -> bytes:
-    """Members, each at a multiple of its size, and the end at a multiple of the largest."""
-    out = bytearray()
-    for _, data in members:
-        out += bytes(-len(out) % len(data)) + data
-    out += bytes(-len(out) % max((len(d) for _, d in members), default=1))
-    return bytes(out)
+def _member(type_name: str, text: str, where: str) -> np.generic:
+    """A number of a type, which knows how long it is."""
+    data = element_bytes(type_name, text, where)
+    found: np.generic = np.frombuffer(data, f"u{len(data)}")[0]
+    return found
 
 
 def _repeated(text: str) -> list[str]:
@@ -407,28 +405,18 @@ def _struct_argument(name: str, members: Any, number: int, path: Path, where: st
     """A struct whose members are tables: a scalar has `type` and `value`, an array becomes a pointer to it."""
     if not isinstance(members, list) or not members or not all(isinstance(m, dict) for m in members):
         raise LaunchError(f"{where}: struct is a list of members, such as [{{ type = 'i32', value = 3 }}]")
-    found: list[tuple[str, bytes]] = []
-    pointers: dict[int, np.ndarray] = {}
+    fields: list[Any] = []
     pointed = []
     for n, member in enumerate(members):
         if "value" in member and "type" not in member:
             raise LaunchError(f"{where}: member {n} of the struct needs a type")
         inner = table_argument({"name": f"{name}.{n}", **member}, number, path)
         if isinstance(inner.value, np.ndarray):
-            pointers[-(-_end(found) // 8) * 8] = inner.value
             pointed.append(inner)
-            found.append(("u64", bytes(8)))
+            fields.append(inner.value)
         elif not isinstance(inner.value, int | float):
             raise LaunchError(f"{where}: member {n} of the struct is neither a number nor an array")
         else:
-            found.append((str(member["type"]), element_bytes(str(member["type"]), str(inner.value), where)))
-    data = packed(found)
-    return Argument(name, Aggregate(data, pointers) if pointers else data, pointed=tuple(pointed))
-
-
-def _end(members: Sequence[tuple[str, bytes]]) -> int:
-    """Where the last member ends."""
-    at = 0
-    for _, data in members:
-        at += -at % len(data) + len(data)
-    return at
+            fields.append(_member(str(member["type"]), str(inner.value), where))
+    made = struct(*fields)
+    return Argument(name, made if made.pointers else made.data, pointed=tuple(pointed))

@@ -58,11 +58,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mmulator import entries
 from mmulator.errors import LaunchError, MmulatorError
 from mmulator.host.module import Kernel, Module
 from mmulator.host.report import Report
 from mmulator.host.variables import Variables
-from mmulator.jobs.comparison import Comparison, Expectation, Tolerance, check_expectation, compare
+from mmulator.jobs.comparison import Comparison, Expectation, Tolerance, accumulators, check_expectation, compare
 from mmulator.jobs.inputs import (
     Argument,
     dtype_of,
@@ -72,7 +73,6 @@ from mmulator.jobs.inputs import (
     table_argument,
 )
 from mmulator.jobs.maps import resolve
-from mmulator.jobs.pattern import accumulators
 from mmulator.launch.launch import How
 from mmulator.launch.regions import Region
 from mmulator.names import choose, readable
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from mmulator.jobs.suppressions import Suppression
 
 Progress = Callable[[str, int, int], None]
-AUTO, REFERENCE = "auto", "reference"  # record/asked.py, host/why.py
+AUTO, REFERENCE = "auto", "reference"  # record/asked.py, record/launches/answers.py
 FEW = 3  # elements that are explained by themselves
 SLICE = 16  # instructions of a warp's turn at most, where a proof is looked for
 
@@ -354,9 +354,7 @@ def run_job(
 
 def _reference(expect: Expectation) -> Any:
     """The expected arrays as what elements are compared with."""
-    from mmulator.record.beside.reference import Reference
-
-    return Reference(expect.source or Path(expect.file).name, expect.arrays)
+    return entries.Reference(expect.source or Path(expect.file).name, expect.arrays)
 
 
 def _rejected(

@@ -108,6 +108,7 @@ def _tail(path: Path) -> str:
         return file.read().decode(errors="replace")
 
 
-def python(module: str, *words: str) -> list[str]:
-    """The command that runs a module of the package in a Python of its own."""
-    return [sys.executable, "-c", f"import sys; from {module} import main; main(sys.argv[1])", *words]
+def python(function: str, folder: Path) -> list[str]:
+    """The command that calls a function of children.py, for a folder, in a Python of its own."""
+    call = f"import sys; from mmulator.judging.children import {function}; {function}(sys.argv[1])"
+    return [sys.executable, "-c", call, str(folder)]

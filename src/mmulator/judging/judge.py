@@ -274,7 +274,7 @@ def _expected(reference: Reference, given: Arguments, tolerance: Tolerance) -> E
 def _compile(wish: dict[str, Any], limits: Limits, where: Path) -> dict[str, Any] | Verdict:
     """The answer of the compiling child, or the verdict where there is none."""
     (where / "source.json").write_text(json.dumps(wish))
-    ended = run(python("mmulator.judging.compile_child", str(where)), limits, where)
+    ended = run(python("compile_source", where), limits, where)
     blank = Verdict(VerdictKind.REFUSED, "", seconds={"compile": ended.seconds}, output=ended.told)
     try:
         made: dict[str, Any] = json.loads((where / "compiled.json").read_text())
@@ -305,7 +305,7 @@ def _finish(
             hint = "outputs: " + (", ".join(said["outputs"]) or "none")
             raise LaunchError(f"inout names {name}, which is no output", hint=hint)
     (where / "job.json").write_text(json.dumps(said))
-    ended = run(python("mmulator.judging.kernel_child", str(where)), limits, where)
+    ended = run(python("run_kernel", where), limits, where)
     verdict = Verdict(
         VerdictKind.RIGHT, "", seeds=tuple(said["seeds"]), seconds={**seconds, "run": ended.seconds}, output=ended.told
     )

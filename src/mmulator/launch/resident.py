@@ -1,27 +1,44 @@
-"""A resident cluster: the memory of its CTAs while one worker runs them."""
+"""A resident cluster: the memory of its CTAs while one worker runs them, and what a launch leaves for the next one.
+
+A thread of the host keeps packed operands of wgmma (native/matrix/wgmma_packs.py). A kernel keeps, for blocks of one shape,
+the tables of a launch and the memory of its clusters.
+"""
 
 from __future__ import annotations
 
+import threading
+import weakref
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from mmulator.launch.arena import Arena, pointer
+from mmulator.compiler.compiled import CompiledKernel
+from mmulator.compiler.emit.tables import MatrixTables
+from mmulator.launch.arena import Arena, Heap, pointer
+from mmulator.launch.arguments import Arguments
 from mmulator.launch.grid import Grid
-from mmulator.launch.shape import Extent
+from mmulator.launch.launch import How, Launch
+from mmulator.launch.observers import Observer
+from mmulator.launch.shape import Extent, LaunchShape
 from mmulator.native.matrix.tensor_state import TENSOR_LANES, TENSOR_ROW
 from mmulator.native.state import (
+    A_PACKS,
     ACCOUNTS,
     ASYNC_GROUPS,
+    B_PACKS,
+    INDICES,
     LANES,
     STAGING,
     TRANSFERS,
+    WGMMA_STEPS,
     Account,
     AsyncGroup,
     Cluster,
     Cta,
     OperationKind,
+    Packs,
     Span,
     Sums,
     Tile,
@@ -182,3 +199,90 @@ class ResidentCta:
         """The state that a warp keeps of the asynchronous operation `number` of a kind."""
         entries = self.resident.arena.view(kind.name, np.dtype(kind.entry.numpy_dtype())).reshape(-1, kind.room)
         return entries[self.rank * len(self.warps) + warp, number % kind.room]
+
+
+_ALIGNED = 64
+_MOST = 4  # kinds of kernels, by the sizes of their operands, for which a thread keeps memory
+
+
+class _OfThread(threading.local):
+    def __init__(self) -> None:
+        self.kept: dict[tuple[tuple[int, int], tuple[int, int]], tuple[np.ndarray, int]] = {}
+
+
+_of_thread = _OfThread()
+
+
+def packs_for(matrix: MatrixTables) -> int:
+    """Where the Packs of this thread lie, for kernels with operands of such sizes."""
+    kept, key = _of_thread.kept, (matrix.a_pack, matrix.b_pack)
+    found = kept.get(key)
+    if found is None:
+        for old in list(kept)[: 1 - _MOST]:
+            del kept[old]
+        found = kept[key] = _new(*key)
+    return found[1]
+
+
+def _new(a: tuple[int, int], b: tuple[int, int]) -> tuple[np.ndarray, int]:
+    (a_raw, a_packed), (b_raw, b_packed) = ([-(-size // _ALIGNED) * _ALIGNED for size in sizes] for sizes in (a, b))
+    a_bytes, b_bytes = a_raw + a_packed, b_raw + b_packed
+    head = -(-Packs.size // _ALIGNED) * _ALIGNED
+    parts = head, A_PACKS * a_bytes, B_PACKS * b_bytes, WGMMA_STEPS * a_bytes, WGMMA_STEPS * INDICES * 4
+    memory = np.zeros(sum(parts) + _ALIGNED, np.uint8)
+    skip = -pointer(memory) % _ALIGNED
+    address = pointer(memory) + skip
+    packs = memory[skip : skip + Packs.size].view(Packs.numpy_dtype())
+    for name, at in zip(("a_slots", "b_slots", "registers", "indices"), np.cumsum(parts)):
+        packs[name] = address + int(at)
+    packs["a_raw"], packs["a_bytes"], packs["b_raw"], packs["b_bytes"] = a_raw, a_bytes, b_raw, b_bytes
+    return memory, address
+
+
+KEPT_KERNELS, KEPT_SHAPES = 64, 4  # kernels, and shapes of each
+KEPT_BYTES = 4 << 20  # of memory of clusters for each of those: four of a large GEMM
+
+Kept = tuple[Grid, list[Resident]]
+_keepers: dict[int, weakref.ref[CompiledKernel]] = {}  # kernels that keep some, by id; who was launched last is last
+
+
+def _key(shape: LaunchShape, arguments: Arguments) -> Any:
+    return shape.block, shape.cluster, shape.explicit, shape.cooperative, shape.shared, arguments.params.nbytes
+
+
+def grid_for(launch: Launch, how: How, observers: Sequence[Observer] = ()) -> tuple[Grid, list[Resident]]:
+    """A grid for a launch and memory for clusters: what is kept, which nobody else has until it is kept again, or a new grid."""
+    kept: Kept | None = launch.kernel.kept.pop(_key(launch.shape, launch.arguments), None)
+    if kept is None or Heap.from_environment().edge:
+        return Grid(launch, how, observers), []
+    grid, residents = kept
+    grid.fill_in(launch, how, observers)
+    for resident in residents:
+        resident.join(grid)
+        for observer in observers:
+            observer.attach(resident)
+    return kept
+
+
+def keep(grid: Grid, residents: Sequence[Resident]) -> None:
+    """Keep what a launch that ended well leaves, but nothing of the caller's."""
+    if grid.heap.edge or grid.placement.copies:
+        return
+    kernel, key = grid.kernel, _key(grid.shape, grid.arguments)
+    room, spare = KEPT_BYTES, []
+    for resident in residents:
+        room -= resident.nbytes
+        if room < 0:
+            break
+        spare.append(resident)
+        del resident.grid
+    grid.leave()
+    kernel.kept[key] = grid, spare
+    for old_key in list(kernel.kept)[:-KEPT_SHAPES]:
+        kernel.kept.pop(old_key, None)
+    _keepers.pop(id(kernel), None)
+    _keepers[id(kernel)] = weakref.ref(kernel)
+    for number in list(_keepers)[:-KEPT_KERNELS]:
+        old = _keepers.pop(number, None)
+        if old is not None and (found := old()) is not None:
+            found.kept.clear()

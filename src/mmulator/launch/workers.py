@@ -23,13 +23,11 @@ from mmulator.codegen.locks import no_fork
 from mmulator.errors import ExecutionFault, LaunchError, LimitReached
 from mmulator.launch import crew
 from mmulator.launch.arena import pointer
-from mmulator.launch.grid import Grid
+from mmulator.launch.grid import Grid, order
 from mmulator.launch.launch import How, Resumption
 from mmulator.launch.limits import check_host
-from mmulator.launch.line import order
 from mmulator.launch.observers import instrument_of
-from mmulator.launch.packs import packs_for
-from mmulator.launch.resident import Resident
+from mmulator.launch.resident import Resident, packs_for
 from mmulator.native.matrix.tensor_state import TALLIES
 from mmulator.native.state import Share, Stop
 

@@ -13,7 +13,7 @@ from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u32, u64
 LANES = 32
 FULL = 0xFFFFFFFF
 
-BY_HOST, BY_KERNEL = 1, 5  # marks of watched bytes: their writer (launch/written.py); 0: not written
+BY_HOST, BY_KERNEL = 1, 5  # marks of watched bytes: their writer (launch/regions.py); 0: not written
 
 NUM_BARRIERS = 16
 STACK_BYTES = 8192  # of a lane, for alloca: the first bytes of local memory in a kernel that has it

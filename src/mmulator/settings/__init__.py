@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from mmulator.lazy import cached_property
 from mmulator.settings import readers
 from mmulator.settings.readers import decimal, ending, one_of, whole
 
@@ -247,16 +248,17 @@ class Settings:
         if self.keep_going and not self.sanitize:
             object.__setattr__(self, "sanitize", REPORT)
 
-    @property
-    def looks(self) -> bool:
-        """Whether it is noted what launches are given, and what they leave."""
-        return bool(self.capture or self.record or self.replay or self.keeps)
+    @cached_property
+    def inquiries(self) -> tuple[str, ...]:
+        """The inquiries about launches, by their names in entries.pyi: the first is next to the launch, others are around it."""
+        asked = {"WHY": self.why, "NOT_FINITE": self.nan, "CAPTURE": self.capture, "REPLAY": self.record or self.replay,
+                 "KEEP": self.keeps, "PROFILE": self.profile, "TRACE": self.trace}  # fmt: skip
+        return tuple(name for name, wanted in asked.items() if wanted)
 
     @property
     def only_runs(self) -> bool:
         """Whether nothing is looked for in launches, noted or told, but what they executed."""
-        asks = self.sanitize or self.profile or self.trace or self.nan or self.why or self.debug or self.looks
-        return not asks and self.seeds == 1
+        return not (self.sanitize or self.debug or self.inquiries) and self.seeds == 1
 
     @property
     def asked(self) -> tuple[str, int, str, str]:

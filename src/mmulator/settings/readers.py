@@ -75,11 +75,11 @@ def rules(text: str) -> str:
 
 def why(text: str) -> str:
     """Elements whose values are explained, apart by `;`. Raises LaunchError for what is no element."""
-    from mmulator.record.asked import AUTO, question
+    from mmulator import entries
 
     for part in text.split(";"):
-        if part.strip() not in ("", AUTO):
-            question(part)
+        if part.strip() not in ("", entries.AUTO):
+            entries.question(part)
     return text
 
 

@@ -15,7 +15,7 @@ from mmulator.doors.libcuda import memory
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import state
-from mmulator.driver.told import note
+from mmulator.driver.findings import note
 from mmulator.instruction.cublas import LibraryProduct, chain, finished, is_chain, rounded
 from mmulator.launch.arena import bytes_at
 

@@ -18,7 +18,7 @@ from typing import Any
 from mmulator.doors.libcuda import caller
 from mmulator.doors.libcuda.codes import CODES, FAULTS, Code
 from mmulator.doors.library import leaving, threads
-from mmulator.driver.told import launched
+from mmulator.driver.findings import launched
 from mmulator.errors import (
     ExecutionFault,
     InvalidInstructionError,

@@ -15,8 +15,8 @@ from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.device import current_context
 from mmulator.doors.libcuda.state import POOL, PRIMARY, check_device, state
 from mmulator.driver import Allocation
+from mmulator.driver.findings import caller
 from mmulator.driver.memory import LARGE
-from mmulator.driver.told import caller
 from mmulator.errors import LaunchError
 from mmulator.launch.arena import bytes_at
 from mmulator.launch.limits import host_memory

@@ -11,7 +11,7 @@ from mmulator.codegen import loading
 from mmulator.codegen.lang import native
 from mmulator.codegen.types import i32, u64, void
 from mmulator.doors.library.boot import call
-from mmulator.driver import told
+from mmulator.driver import findings as told
 from mmulator.refusals import GATHERED, REFUSED, RefusedWork, register
 
 _libc = ctypes.CDLL(None)

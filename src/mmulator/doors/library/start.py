@@ -10,7 +10,7 @@ from typing import Any
 
 from mmulator.codegen import engine
 from mmulator.doors.library import callers, faults, loaded, threads
-from mmulator.driver import told
+from mmulator.driver import findings as told
 
 _libc = ctypes.CDLL(None)
 _ended: list[Any] = []

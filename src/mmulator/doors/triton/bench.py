@@ -1,4 +1,4 @@
-"""Benchmarks: a function runs once, and its time is that of the clock of counted work (driver/clock.py)."""
+"""Benchmarks: a function runs once, and its time is that of the clock of counted work (driver/streams.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mmulator.driver import current
-from mmulator.driver.clock import LAUNCH, measuring
+from mmulator.driver.streams import LAUNCH, measuring
 from mmulator.errors import UnsupportedError
 
 Times = float | list[float]

@@ -16,9 +16,9 @@ from mmulator.doors.triton.trials import trials
 from mmulator.doors.triton.versions import Interface, interface
 from mmulator.doors.where import located
 from mmulator.driver import Driver, Function, current
-from mmulator.driver.clock import blocks_per_multiprocessor
 from mmulator.driver.cubin import CubinResources, resources
 from mmulator.driver.progress import listen
+from mmulator.driver.streams import blocks_per_multiprocessor
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.host.report import Report
 from mmulator.launch.limits import held_by

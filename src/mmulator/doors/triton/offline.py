@@ -14,11 +14,11 @@ from mmulator import driver
 from mmulator.doors.triton.arrays import stand_in, take_arrays
 from mmulator.doors.triton.launcher import Launcher
 from mmulator.doors.triton.versions import interface
-from mmulator.driver.traced import traces
 from mmulator.errors import LaunchError, short_traceback, shown
 from mmulator.host.module import SANITIZE
 from mmulator.host.report import Report
 from mmulator.isa.chips import as_device
+from mmulator.record.launches.traces import traces
 from mmulator.settings import REPORT
 
 take_arrays()  # users of this module make descriptors after its import

@@ -3,7 +3,7 @@ is used as A repeatedly.
 
 A pack depends only on the bytes from which it was made, and which it keeps. It is reused for an operand with equal bytes, which
 are read and compared each time; so writes to shared memory need not be tracked. The memory belongs to the worker
-(launch/packs.py).
+(launch/resident.py).
 """
 
 from typing import Any

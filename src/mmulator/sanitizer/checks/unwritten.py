@@ -1,6 +1,6 @@
 """Rules of device memory that neither the host nor a kernel has written (rules/values.py).
 
-A watched allocation has marks, a byte for each of its bytes (launch/written.py). Kernels set them where they write; several
+A watched allocation has marks, a byte for each of its bytes (launch/regions.py). Kernels set them where they write; several
 threads of the host may do so at once, since all write the same mark. A load of a lane has no value
 
     if no byte of it has been written (for a vector: no byte of the whole vector, because programs read whole vectors at the end

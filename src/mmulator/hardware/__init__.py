@@ -1,1 +1,0 @@
-"""Backends besides the CPU."""
