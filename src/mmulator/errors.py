@@ -53,9 +53,7 @@ class MmulatorError(Exception):
     findings: tuple[Finding, ...] = ()
     told: str = ""
 
-    def __init__(
-        self, message: str, *, span: Span | None = None, rule: str | None = None, hint: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, span: Span | None = None, rule: str | None = None, hint: str | None = None) -> None:
         from mmulator.demangle import unmangled
 
         self.message = unmangled(message)
@@ -139,9 +137,7 @@ class UnsupportedError(MmulatorError):
 
     kind = "unsupported"
 
-    def __init__(
-        self, message: str, *, span: Span | None = None, rule: str | None = None, hint: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, span: Span | None = None, rule: str | None = None, hint: str | None = None) -> None:
         from mmulator.refusals import register
 
         super().__init__(message, span=span, rule=rule, hint=hint)

@@ -13,9 +13,7 @@ _numbers = count()
 
 
 @contextmanager
-def replacing(
-    path: str | Path, raises: type[MmulatorError] = MmulatorError, mode: int | None = None
-) -> Iterator[IO[bytes]]:
+def replacing(path: str | Path, raises: type[MmulatorError] = MmulatorError, mode: int | None = None) -> Iterator[IO[bytes]]:
     """A new file that takes the place of another when it has been written. mode: its rights; None: those of the other.
 
     What is no regular file (a pipe, a terminal), or lies in a folder that takes no new ones, is written itself. Raises `raises`
@@ -45,9 +43,7 @@ def replacing(
                 beside.unlink()
 
 
-def write(
-    path: str | Path, content: str | bytes, raises: type[MmulatorError] = MmulatorError, mode: int | None = None
-) -> None:
+def write(path: str | Path, content: str | bytes, raises: type[MmulatorError] = MmulatorError, mode: int | None = None) -> None:
     """Write a file as `replacing` does, whose other parameters these are."""
     with replacing(path, raises, mode) as file:
         file.write(content.encode() if isinstance(content, str) else content)

@@ -115,9 +115,7 @@ class Program:
         return f"mov.b{width} {target}, {source};" if width == own else f"cvt.u{width}.u{own} {target}, {source};"
 
     def _bit(self, name: str, width: int, bit: int) -> str:
-        return (
-            f"  {self._to(32, 't32', name, width)} shr.u32 t32, t32, {bit}; and.b32 t32, t32, 1; setp.ne.u32 p, t32, 0;\n"
-        )
+        return (f"  {self._to(32, 't32', name, width)} shr.u32 t32, t32, {bit}; and.b32 t32, t32, 1; setp.ne.u32 p, t32, 0;\n")
 
     def _statements(self, body: list[tuple[object, ...]], widths: list[int]) -> Iterator[str]:
         for s in body:
@@ -164,9 +162,7 @@ class Program:
 
     def tables(self) -> str:
         found = {tuple(s[3]) for f in self.functions for s in statements(f["body"]) if s[0] == "pointer"}
-        return "".join(
-            f".global .u64 table_{targets_name(t)}[4] = {{{', '.join(f'f{n}' for n in t)}}};\n" for t in sorted(found)
-        )
+        return "".join(f".global .u64 table_{targets_name(t)}[4] = {{{', '.join(f'f{n}' for n in t)}}};\n" for t in sorted(found))
 
 
 def targets_name(targets) -> str:  # type: ignore[no-untyped-def]

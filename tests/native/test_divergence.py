@@ -50,9 +50,7 @@ GUARDED = {
 WHO = (0x00000000, 0xFFFFFFFF, 0x0000FFFF, 0x80000001)
 
 
-@pytest.mark.parametrize(
-    ("name", "who"), [(n, w) for n in GUARDED for w in WHO if "red" not in n or w.bit_count() % 16 == 0]
-)
+@pytest.mark.parametrize(("name", "who"), [(n, w) for n in GUARDED for w in WHO if "red" not in n or w.bit_count() % 16 == 0])
 def test_lanes_that_skip_a_call_or_a_barrier_keep_their_registers(name: str, who: int) -> None:
     before, guarded, after, result = GUARDED[name]
     lanes = who.bit_count()

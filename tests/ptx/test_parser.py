@@ -175,9 +175,7 @@ def test_symbol_initialisers() -> None:
 
 
 def test_parameter_offsets_follow_alignment() -> None:
-    module = parse(
-        ".entry k(.param .b8 a, .param .u64 b, .param .u16 c, .param .align 16 .b8 d[20], .param .f32 e) { ret; }"
-    )
+    module = parse(".entry k(.param .b8 a, .param .u64 b, .param .u16 c, .param .align 16 .b8 d[20], .param .f32 e) { ret; }")
     assert parameter_offsets(module.entries[0].params) == (0, 8, 16, 32, 52)
 
 
@@ -200,9 +198,7 @@ def test_constants(text: str, literal: str, value: int) -> None:
     assert operand.span.text == text
 
 
-@given(
-    st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1), st.sampled_from(["+", "-", "*", "&", "|", "^"])
-)
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1), st.sampled_from(["+", "-", "*", "&", "|", "^"]))
 @settings(max_examples=150, deadline=None)
 def test_constant_arithmetic_wraps_like_int64(a: int, b: int, operator: str) -> None:
     operand = first(f"mov.b64 %rd1, ({a}) {operator} ({b});").operands[1]
@@ -221,9 +217,7 @@ def test_double_constant_rounds_to_single_as_numpy(bits: int) -> None:
     assert np.array_equal(got, expected, equal_nan=True)
 
 
-@pytest.mark.parametrize(
-    "type, bits", [("b8", 0xFF), ("u16", 0xFFFF), ("s32", 2**32 - 1), ("b64", 2**64 - 1), ("pred", 1)]
-)
+@pytest.mark.parametrize("type, bits", [("b8", 0xFF), ("u16", 0xFFFF), ("s32", 2**32 - 1), ("b64", 2**64 - 1), ("pred", 1)])
 def test_integer_constant_takes_the_size_of_its_operand(type: str, bits: int) -> None:
     source = Source("", "-1")
     assert Immediate(-1, "int", Span(source, 0, 2)).bits(type) == bits

@@ -87,9 +87,7 @@ def _by_parts(vectors: list[Value], index: Value) -> Value:
 def _permuted(vectors: list[Value], index: Value) -> Value:
     """The words for 16 lanes: one of each 32 by a permutation, and one of these by the higher bits of the index."""
     b, ty = index.b, index.ty
-    found = [
-        b.call("llvm.x86.avx512.vpermi2var.d.512", ty, [low, index, high]) for low, high in zip(vectors[::2], vectors[1::2])
-    ]
+    found = [b.call("llvm.x86.avx512.vpermi2var.d.512", ty, [low, index, high]) for low, high in zip(vectors[::2], vectors[1::2])]
     bit = 2 * _WORDS
     while len(found) > 1:
         upper = (index & bit) != 0

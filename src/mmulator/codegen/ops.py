@@ -219,9 +219,7 @@ def masked_load(ty: Ty, pointer: Value, mask: Value, otherwise: Value | None = N
     if _masked_align_is_attribute():
         b.declared[name] = f"declare {ty.llvm} @{name}(ptr, {mask.ty.llvm}, {ty.llvm})"
         return b.emit(ty, f"call {ty.llvm} @{name}(ptr align {align or ty.align} {pointer.text}, {mask.typed}, {other.typed})")
-    return b.emit(
-        ty, f"call {ty.llvm} @{name}(ptr {pointer.text}, i32 {align or ty.align}, {mask.typed}, {other.typed})"
-    )
+    return b.emit(ty, f"call {ty.llvm} @{name}(ptr {pointer.text}, i32 {align or ty.align}, {mask.typed}, {other.typed})")
 
 
 def masked_store(value: Value, pointer: Value, mask: Value, align: int | None = None) -> None:

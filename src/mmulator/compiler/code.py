@@ -154,9 +154,7 @@ class BlockCode:
         code._loaded(names, [piece.code() for piece in code._pieces], texts, joined)
         return code
 
-    def _loaded(
-        self, natives: list[str], codes: list[bytes], texts: Texts, joined: StoredRecords | None
-    ) -> None:
+    def _loaded(self, natives: list[str], codes: list[bytes], texts: Texts, joined: StoredRecords | None) -> None:
         self.natives, self.keys = natives, [piece.key for piece in self._pieces]
         self._linked = symbols(natives)
         if joined is not None:

@@ -39,15 +39,7 @@ from mmulator.program.as_ptxas.contract import contract as contracted
 from mmulator.program.as_ptxas.fold import fold
 from mmulator.program.as_ptxas.inflight import Moved, delay_reads, is_injected, unfenced
 from mmulator.program.as_ptxas.used_bytes import narrow
-from mmulator.program.blocks import (
-    LONGEST,
-    Block,
-    FunctionBlocks,
-    Program,
-    accesses_memory,
-    build,
-    instructions,
-)
+from mmulator.program.blocks import LONGEST, Block, FunctionBlocks, Program, accesses_memory, build, instructions
 from mmulator.program.calls import check_frames, deepest, place_frames
 from mmulator.program.counts import instruction_class, instruction_macs
 from mmulator.program.frames import Frame, allocate, liveness, unread_results

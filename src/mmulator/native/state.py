@@ -101,15 +101,11 @@ Window = Struct("Window", [("host", u64), ("start", u64), ("size", u64), ("writa
 
 # What an instrument of the kernel writes down while one worker runs (native/hooks/events.py). drain: host function that takes the
 # entries when there is no room; those from `open` on are not complete.
-Log = Struct("Log", [
-    ("entries", ptr), ("drain", ptr), ("entry_bytes", u32), ("room", u32), ("count", u32), ("open", u32),
-])  # fmt: skip
+Log = Struct("Log", [("entries", ptr), ("drain", ptr), ("entry_bytes", u32), ("room", u32), ("count", u32), ("open", u32)])
 
 # Watched memory, at most 8 bytes each; and a store to it: its number in the launch, CTA and thread, instruction and value.
 Watch = Struct("Watch", [("start", u64), ("end", u64)])
-WatchEntry = Struct("WatchEntry", [
-    ("order", u64), ("cta", u32), ("thread", u32), ("site", u32), ("watch", u32), ("value", u64),
-])  # fmt: skip
+WatchEntry = Struct("WatchEntry", [("order", u64), ("cta", u32), ("thread", u32), ("site", u32), ("watch", u32), ("value", u64)])
 
 # Executed instructions of a launch that may be stopped between any two (native/hooks/steps.py).
 # count: instructions of warps that were executed, or tried. next: the count from which on each calls Python. stops: a byte for
@@ -346,9 +342,7 @@ class Completes(IntEnum):
 
 
 # The head of every entry of a queue. barrier: host address. bytes: or arrivals. site, lane: of the issue.
-Operation = Struct("Operation", [
-    ("completes", u32), ("bytes", u32), ("barrier", ptr_to(u64)), ("site", u32), ("lane", u32),
-])  # fmt: skip
+Operation = Struct("Operation", [("completes", u32), ("bytes", u32), ("barrier", ptr_to(u64)), ("site", u32), ("lane", u32)])
 
 # A committed group that is not empty: its number, and the operations up to its end.
 AsyncGroup = Struct("AsyncGroup", [("number", u64), ("end", u64)])

@@ -73,9 +73,7 @@ def _argument(element: Operand, parameter: Parameter, context: OperandContext) -
         yield OperandProblem(f"{element.name} is not declared", element.span)
         return
     else:
-        yield OperandProblem(
-            f"an argument is a .param variable, a register or a constant, not {describe(element)}", element.span
-        )
+        yield OperandProblem(f"an argument is a .param variable, a register or a constant, not {describe(element)}", element.span)
         return
     if size != parameter.size and parameter.type != "pred" and parameter.shape[:1] != (0,):
         yield OperandProblem(f"{element.span.text} has {size} bytes; the prototype has {parameter.size}", element.span)

@@ -9,15 +9,7 @@ from mmulator.isa.mma import element_by_element, lowered_fp8, lowered_integer, l
 from mmulator.isa.row import OperandSpec, Signature
 from mmulator.isa.types import type_bits
 from mmulator.ptx.operands import OperandContext, OperandProblem, address, wrong_kind
-from mmulator.ptx.tree import (
-    Address,
-    Immediate,
-    NegatedPredicate,
-    Operand,
-    Reg,
-    Sink,
-    VectorOperand,
-)
+from mmulator.ptx.tree import Address, Immediate, NegatedPredicate, Operand, Reg, Sink, VectorOperand
 
 _WANTED = {
     "registers": "a vector of registers", "register": "a register", "address": "an address",

@@ -106,9 +106,7 @@ def _register(operand: Reg, type: str, wider: bool, name: str) -> Problems:
 def _constant(operand: Immediate, type: str, spec: OperandSpec, context: OperandContext) -> Problems:
     kind = type_class(type)
     if type in NO_CONSTANT:
-        yield OperandProblem(
-            f"operand {spec.name} of type .{type} cannot be a constant", operand.span, "move it into a register"
-        )
+        yield OperandProblem(f"operand {spec.name} of type .{type} cannot be a constant", operand.span, "move it into a register")
     elif kind in ("f32", "f64"):
         if operand.literal == "int":
             yield OperandProblem(
@@ -116,9 +114,7 @@ def _constant(operand: Immediate, type: str, spec: OperandSpec, context: Operand
                 "write 1.0, or the bits as 0f3F800000 or 0d3FF0000000000000",
             )  # fmt: skip
     elif operand.literal != "int" and (kind != "bits" or {"f32": "b32", "f64": "b64"}[operand.literal] != type):
-        yield OperandProblem(
-            f"operand {spec.name} takes .{type}; {operand.span.text} is a floating-point constant", operand.span
-        )
+        yield OperandProblem(f"operand {spec.name} takes .{type}; {operand.span.text} is a floating-point constant", operand.span)
     elif operand.literal == "int":
         yield from _range(operand, spec, context)
 

@@ -139,9 +139,7 @@ def _is_there(instruction: Instruction, module: ParsedModule, available: set[For
     return found
 
 
-def check_instruction(
-    module: ParsedModule, function: Function, instruction: Instruction
-) -> Iterator[InvalidInstructionError]:
+def check_instruction(module: ParsedModule, function: Function, instruction: Instruction) -> Iterator[InvalidInstructionError]:
     """Errors of one instruction: its name, its target and version, or otherwise its operands."""
     form = instruction.found
     if isinstance(form, Form):

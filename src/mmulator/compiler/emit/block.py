@@ -17,17 +17,7 @@ from mmulator.native.state import Warp
 from mmulator.program.addresses import HEADER_LOCAL
 from mmulator.program.blocks import Block
 from mmulator.program.frames import WORD, Frame, pinned_registers
-from mmulator.ptx.tree import (
-    Address,
-    Immediate,
-    Instruction,
-    NegatedPredicate,
-    Operand,
-    Reg,
-    Sink,
-    SpecialRegister,
-    Symbol,
-)
+from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Operand, Reg, Sink, SpecialRegister, Symbol
 
 LANES = 32
 _UNSIGNED: dict[int, Ty] = {8: u8, 16: u16, 32: u32, 64: u64, 128: u128}

@@ -128,9 +128,7 @@ def int_type(name: str) -> Ty:
 class Outlined(Native):
     """A function of vectors that runs a macro on them: `out name(a0, ...)`."""
 
-    def __init__(
-        self, name: str, ins: tuple[Ty, ...], out: Ty, body: Callable[..., Value], attributes: str = ""
-    ) -> None:
+    def __init__(self, name: str, ins: tuple[Ty, ...], out: Ty, body: Callable[..., Value], attributes: str = "") -> None:
         self.name, self.attributes, self.returns = name, attributes, out
         self.function = self._body = body
         self.params = [(f"a{n}", t) for n, t in enumerate(ins)]

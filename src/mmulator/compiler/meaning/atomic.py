@@ -52,9 +52,7 @@ def _may_wait(e: Emitter, ins: Instruction, space: str, count: int) -> bool:
     return waits and form["sem"] in ("", None, "relaxed") and (e.events is None or e.events.waits)
 
 
-def _functions(
-    e: Emitter, ins: Instruction, space: str, where: Value, count: int, alone: bool
-) -> list[tuple[Native, Value]]:  # fmt: skip
+def _functions(e: Emitter, ins: Instruction, space: str, where: Value, count: int, alone: bool) -> list[tuple[Native, Value]]:
     """The (function, lanes) that execute an operation. For a generic address there are two, because shared memory adds floats
     in a different way. alone: whether no result is needed.
     """

@@ -2,18 +2,7 @@
 
 from collections.abc import Callable
 
-from mmulator.codegen.ops import (
-    absolute,
-    bitcast,
-    ceil,
-    floor,
-    is_nan,
-    round_even,
-    select,
-    shuffle,
-    to_int_saturating,
-    trunc,
-)
+from mmulator.codegen.ops import absolute, bitcast, ceil, floor, is_nan, round_even, select, shuffle, to_int_saturating, trunc
 from mmulator.codegen.rounding import STRICT, directed
 from mmulator.codegen.types import f16
 from mmulator.codegen.values import Value, constant

@@ -11,16 +11,7 @@ from mmulator.codegen.rounding import STRICT, directed
 from mmulator.codegen.values import Value, constant
 from mmulator.compiler.lowering.approximate import approximate
 from mmulator.compiler.lowering.binding import lanewise
-from mmulator.compiler.lowering.floatbits import (
-    FORMATS,
-    FloatFormat,
-    bits_of,
-    canonical,
-    flushed,
-    loose,
-    nan32,
-    saturate,
-)
+from mmulator.compiler.lowering.floatbits import FORMATS, FloatFormat, bits_of, canonical, flushed, loose, nan32, saturate
 from mmulator.compiler.lowering.scope import BOOL, F32, F64, U32, U64, Mods, Result, Scope, outline, to
 
 _NEAREST: dict[str, Callable[..., Value]] = {

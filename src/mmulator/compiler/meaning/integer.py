@@ -327,9 +327,7 @@ def _insert(a: Value, b: Value, at: Value, length: Value) -> Value:
     return (b & ~mask) | (shift_left(a, at) & mask)
 
 
-def _on_field(
-    x: Scope, m: Mods, act: Callable[..., Value], values: tuple[Value, ...], at: Value, length: Value
-) -> Value:
+def _on_field(x: Scope, m: Mods, act: Callable[..., Value], values: tuple[Value, ...], at: Value, length: Value) -> Value:
     """`act` on a bit field: inline if the field is constant, otherwise out of line.
 
     x, m: scope and modifiers.

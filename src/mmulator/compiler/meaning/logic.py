@@ -2,23 +2,12 @@
 
 from collections.abc import Callable
 
-from mmulator.codegen.ops import (
-    funnel_left,
-    funnel_right,
-    minimum,
-    select,
-)
+from mmulator.codegen.ops import funnel_left, funnel_right, minimum, select
 from mmulator.codegen.types import Ty
 from mmulator.codegen.values import Builder, Value, constant
 from mmulator.compiler.emit.block import known
 from mmulator.compiler.lowering.binding import lanewise
-from mmulator.compiler.lowering.scope import (
-    Mods,
-    Result,
-    Scope,
-    of_integers,
-    to,
-)
+from mmulator.compiler.lowering.scope import Mods, Result, Scope, of_integers, to
 
 _LOGIC: dict[str, Callable[[Value, Value], Value]] = {
     "and": lambda a, b: a & b,

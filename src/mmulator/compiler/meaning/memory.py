@@ -23,14 +23,7 @@ from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_
 from mmulator.program.neighbours import neighbours
 from mmulator.program.uniform import is_plain_load
 from mmulator.program.uniform import runs as uniform_runs
-from mmulator.ptx.tree import (
-    Address,
-    Immediate,
-    Instruction,
-    Operand,
-    Reg,
-    Symbol,
-)
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, Symbol
 
 U64 = u64.vec(LANES)
 _ELEMENT: dict[int, Ty] = {1: u8, 2: u16, 4: u32, 8: u64}

@@ -10,14 +10,7 @@ from mmulator.compiler.emit.block import LANES, storage_type
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering import definedness
 from mmulator.compiler.lowering.binding import means
-from mmulator.compiler.lowering.matrix_operands import (
-    address_of,
-    given,
-    registers,
-    results,
-    state_space,
-    table_pointer,
-)
+from mmulator.compiler.lowering.matrix_operands import address_of, given, registers, results, state_space, table_pointer
 from mmulator.compiler.meaning.mma import multiply
 from mmulator.errors import must_be
 from mmulator.isa.form import Form
@@ -63,9 +56,7 @@ def _wmma_place(e: Emitter, ins: Instruction, form: Form, operand: Written, rest
         if rest and not isinstance(rest[0], Immediate):
             given(e, UniformOperand.STRIDE, e.source(rest[0], "b32"))
         generic = int(state_space(form) == "generic")
-        e.call(
-            fragment_placed, e.w, at, stride, default_stride(form), form.type.bits, line_alignment(form), generic, e.site
-        )  # fmt: skip
+        e.call(fragment_placed, e.w, at, stride, default_stride(form), form.type.bits, line_alignment(form), generic, e.site)
     return at, stride
 
 

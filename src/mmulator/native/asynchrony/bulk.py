@@ -28,15 +28,7 @@ from mmulator.native.hooks.faults import fault
 from mmulator.native.hooks.moves import bytes_moved
 from mmulator.native.memory.locate import hold_shared, one_cta
 from mmulator.native.memory.reduce import reduce_function
-from mmulator.native.memory.windows import (
-    OFFSET_MASK,
-    SHARED,
-    WITHIN,
-    hold,
-    other_cta,
-    shared_of,
-    window_of,
-)
+from mmulator.native.memory.windows import OFFSET_MASK, SHARED, WITHIN, hold, other_cta, shared_of, window_of
 from mmulator.native.state import Completes, FaultKind, Transfer, TransferKind, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 

@@ -95,9 +95,7 @@ def copy_sources(
 
 
 @native
-def cp_async(
-    w: ptr_to(Warp), mask: u32, to: ptr_to(u64), source: ptr_to(u64), bytes: u32, valid: ptr_to(u32), site: u32
-) -> None:
+def cp_async(w: ptr_to(Warp), mask: u32, to: ptr_to(u64), source: ptr_to(u64), bytes: u32, valid: ptr_to(u32), site: u32) -> None:
     """Queue a copy of `bytes` for each lane, of which `valid[lane]` are read and the rest are zeros.
 
     Source addresses are checked now; the data is read and written when the copy is carried out.

@@ -11,13 +11,7 @@ from mmulator.codegen.types import boolean, i32, ptr, ptr_to, u32, u64
 from mmulator.native.asynchrony.accounts import book, close_account, is_gone, is_mbarrier, is_written_over, open_account
 from mmulator.native.asynchrony.waiting import set_pcs, sleep_at, wake_at
 from mmulator.native.hooks.blocks import block_again, mbarrier_slept
-from mmulator.native.hooks.events import (
-    mbarrier_arrived,
-    mbarrier_gone,
-    mbarrier_made,
-    mbarrier_over,
-    mbarrier_waited,
-)
+from mmulator.native.hooks.events import mbarrier_arrived, mbarrier_gone, mbarrier_made, mbarrier_over, mbarrier_waited
 from mmulator.native.hooks.faults import fault
 from mmulator.native.state import RESCHEDULE, Cluster, FaultKind, Warp
 from mmulator.native.threads.chance import hash_choice

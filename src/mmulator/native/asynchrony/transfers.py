@@ -24,18 +24,7 @@ from mmulator.native.hooks.blocks import transfer_over
 from mmulator.native.hooks.events import bulk_waited, transfer_issued, transfer_moves
 from mmulator.native.hooks.faults import fault
 from mmulator.native.memory.windows import WITHIN, shared_of
-from mmulator.native.state import (
-    STAGING,
-    TRANSFERS,
-    Cluster,
-    Completes,
-    Cta,
-    FaultKind,
-    Stop,
-    Transfer,
-    TransferState,
-    Warp,
-)
+from mmulator.native.state import STAGING, TRANSFERS, Cluster, Completes, Cta, FaultKind, Stop, Transfer, TransferState, Warp
 from mmulator.native.threads.chance import hash_choice
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 

@@ -13,9 +13,7 @@ def call_print(function: Value, *args: Value) -> Value:
 
 
 @native
-def device_print(
-    w: ptr_to(Warp), mask: u32, formats: ptr_to(u64), values: ptr_to(u64), results: ptr_to(u32), site: u32
-) -> None:
+def device_print(w: ptr_to(Warp), mask: u32, formats: ptr_to(u64), values: ptr_to(u64), results: ptr_to(u32), site: u32) -> None:
     """Execute vprintf: each lane's format and argument buffer, by generic address."""
     if w.cta.fault == 0:
         failed = call_print(w.cta.launch.print, w, mask, formats, values, results)

@@ -76,9 +76,7 @@ def piece_out(
 
 
 @native
-def multiply_pieces(
-    cta: ptr_to(Cta), room: ptr, work: ptr_to(TensorWork), count: u32, second: u32, scaled: boolean
-) -> None:
+def multiply_pieces(cta: ptr_to(Cta), room: ptr, work: ptr_to(TensorWork), count: u32, second: u32, scaled: boolean) -> None:
     """Multiply packed operands, piece after piece of one CTA's part of D.
 
     cta: owner of the part.

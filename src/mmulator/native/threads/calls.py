@@ -13,9 +13,7 @@ I32, U32 = i32.vec(32), u32.vec(32)
 
 
 @native
-def call_function(
-    w: ptr_to(Warp), mask: u32, targets: ptr_to(i32), next: i32, caller: u32, local_bytes: u32, site: u32
-) -> i32:
+def call_function(w: ptr_to(Warp), mask: u32, targets: ptr_to(i32), next: i32, caller: u32, local_bytes: u32, site: u32) -> i32:
     """Enter functions: each lane of `mask` its own target, by number in `launch.callees`.
 
     A frame is at the place of its function; one level further if the callee can call the caller, because the lane may be in
