@@ -1,16 +1,19 @@
 """The device and its properties, limits, versions, and the errors of a thread."""
 
 import struct
+from ctypes import c_void_p
 from functools import cache
 
 from mmulator.doors.cudart import rows
-from mmulator.doors.cudart.rows import accepts, api, process, refuses, shared, thread
+from mmulator.doors.cudart.rows import accepts, answers, api, process, refuses, thread
 from mmulator.doors.libcuda import device as driver
-from mmulator.doors.libcuda.abi import Refused, c_string, needed, put_bytes, put_int
+from mmulator.doors.libcuda.abi import Refused, c_string, needed, put, put_bytes
 from mmulator.doors.libcuda.codes import Code, texts
 from mmulator.doors.libcuda.state import check_device, state
 from mmulator.doors.library import leaving, x86_64
 from mmulator.doors.library.machines import HERE
+from mmulator.doors.nvrtc import resident_nvrtc
+from mmulator.driver.chips import DRIVER_VERSION
 from mmulator.refusals import register
 
 # Fields of cudaDeviceProp: name, C type, and the number of CUdevice_attribute that it shows (or several, for an array). Fields
@@ -94,25 +97,10 @@ def _check(device: int) -> None:
 
 
 # devices --------------------------------------------------------------------------------------------------------------
-shared(
-    ("DeviceGetAttribute", "pii", driver.device_get_attribute), ("DeviceGetPCIBusId", "pii", driver.device_get_bus),
-    ("DeviceGetByPCIBusId", "pp", driver.device_by_bus), ("DeviceCanAccessPeer", "pii", driver.device_can_access_peer),
-    ("DeviceGetStreamPriorityRange", "pp", driver.priorities),
-    ("DeviceGetSharedMemConfig", "p", driver.get_banks),
-    ("DeviceGetLimit ThreadGetLimit", "pi", driver.get_limit), ("DeviceSetLimit ThreadSetLimit", "iq", driver.set_limit),
-)  # fmt: skip
-
-
-@api("cudaGetDeviceCount", "p", lost=False)
-def device_count(out: int) -> None:
-    put_int(out, 1)
-
-
-@api("cudaGetDevice", "p", lost=False)
-@api("cudaChooseDevice", "pp")
-@api("cudaDeviceGetCacheConfig cudaThreadGetCacheConfig", "p")
-def write_zero(out: int) -> None:
-    put_int(out, 0)
+answers("cudaGetDeviceCount", "p", lambda: 1, lost=False)
+answers("cudaGetDevice", "p", lambda: 0, lost=False)
+answers("cudaChooseDevice", "pp", lambda: 0)
+answers("cudaDeviceGetCacheConfig cudaThreadGetCacheConfig", "p", lambda: 0)
 
 
 @api("cudaSetDevice", "i")
@@ -126,9 +114,15 @@ def set_valid_devices(devices: int, number: int) -> None:
     """Accept a list of devices: there is one."""
 
 
-@api("cudaDeviceGetP2PAttribute", "piii")
-def peer_attribute(out: int, attribute: int, device: int, peer: int) -> None:
+@api("cudaDeviceGetP2PAtomicCapabilities", "ppuii")
+def peer_atomics(out: int) -> None:
     raise Refused(Code.INVALID_DEVICE)
+
+
+@api("cudaLibraryGetUnifiedFunction", "ppp")
+def unified_function(out: int, library: int, name: int) -> None:
+    put(out, 0)
+    raise Refused(Code.NOT_FOUND)
 
 
 @api("cudaDeviceEnablePeerAccess", "iu")
@@ -161,9 +155,7 @@ def reset() -> None:
 _FLAGS = 0x9F  # how to wait, mapped memory, local memory, synchronous copies
 
 
-@api("cudaGetDeviceFlags", "p")
-def get_flags(out: int) -> None:
-    put_int(out, process.flags | driver.MAPS_HOST)
+answers("cudaGetDeviceFlags", "p", lambda: process.flags | driver.MAPS_HOST)
 
 
 @api("cudaSetDeviceFlags", "u")
@@ -173,14 +165,8 @@ def set_flags(flags: int) -> None:
     process.flags = flags
 
 
-@api("cudaDriverGetVersion", "p", lost=False)
-def driver_version(out: int) -> None:
-    driver.driver_get_version(out)
-
-
-@api("cudaRuntimeGetVersion", "p", lost=False)
-def runtime_version(out: int) -> None:
-    put_int(out, rows.VERSIONS[thread.version])
+answers("cudaDriverGetVersion", "p", lambda: DRIVER_VERSION, lost=False)
+answers("cudaRuntimeGetVersion", "p", lambda: rows.VERSIONS[thread.version], lost=False)
 
 
 # errors ---------------------------------------------------------------------------------------------------------------
@@ -201,6 +187,12 @@ rows.plain("cudaGetLastError", "", lambda: _last(False))
 rows.plain("cudaPeekAtLastError", "", lambda: _last(True))
 rows.plain("cudaGetErrorName", "i", lambda code: _text(0, code), pointer=True)
 rows.plain("cudaGetErrorString", "i", lambda code: _text(1, code), pointer=True)
+
+
+# NVRTC's cubins, taken by a program that finds these functions in our library first: each is followed by its PTX ---------------
+rows.plain("nvrtcGetCUBINSize", "pp", lambda program, out: resident_nvrtc().nvrtcGetCUBINSize(c_void_p(program), c_void_p(out)))
+rows.plain("nvrtcGetCUBIN", "pp", lambda program, out: resident_nvrtc().nvrtcGetCUBIN(c_void_p(program), c_void_p(out)))
+
 
 def _channel(out: int, *described: int) -> int:
     """Write a cudaChannelFormatDesc: bits of x, y, z and w, and the kind. Returns where it lies, as functions of structs do."""
@@ -235,3 +227,10 @@ refuses(
 )
 refuses("memory and semaphores of other programming interfaces are not modelled", " ".join(
     n for n in rows.names() if ("External" in n and "Graph" not in n) or "NvSci" in n))  # fmt: skip
+accepts("cudaDeviceFlushGPUDirectRDMAWrites", "ii", "nobody writes from outside")
+refuses("batches of boxes are not written", "cudaMemcpy3DBatchAsync")
+refuses("the device sends no notifications", "cudaDeviceRegisterAsyncNotification cudaDeviceUnregisterAsyncNotification")
+refuses(
+    "CUDA's log is not written: reasons of failed calls stand on standard error",
+    "cudaLogsCurrent cudaLogsDumpToFile cudaLogsDumpToMemory cudaLogsRegisterCallback cudaLogsUnregisterCallback",
+)

@@ -6,15 +6,15 @@ from typing import Any
 from mmulator.doors.cudart.binaries import kernel
 from mmulator.doors.cudart.launches import launched
 from mmulator.doors.cudart.memory import DEVICE_TO_HOST, ENDS, HOST_TO_DEVICE, box, plain, symbol_place
-from mmulator.doors.cudart.rows import api, refuses, shared, thread
+from mmulator.doors.cudart.rows import api, refuses, thread
 from mmulator.doors.graphs import calls, captures, structs
 from mmulator.doors.graphs.operations import CopyWork
-from mmulator.doors.libcuda.abi import put, put_bytes, put_int
+from mmulator.doors.libcuda.abi import EDGED, put, put_bytes, put_int, without
 
 
 def versioned(name: str, signature: str, place: int, function: Callable[..., Any]) -> None:
     """A function that has an array of edges since CUDA 13, and in CUDA 12 under the name with `_v2`."""
-    older = calls.without(place, function)
+    older = without(place, function)
     api(f"cuda{name}_v2", signature)(lambda *args: function(*args))
     api(f"cuda{name}", signature)(lambda *args: function(*args) if thread.version >= 13 else older(*args[:-1]))
 
@@ -30,10 +30,8 @@ def write_box(at: int, copy: CopyWork) -> None:
     put_int(at + 152, ENDS.index((copy.source.where, copy.to.where)))
 
 
-shared(*((name, signature, function) for name, (signature, function) in calls.SHARED.items()))
-for _name, (_signature, _place, _function) in calls.EDGED.items():
+for _name, (_signature, _place, _function) in EDGED.items():
     versioned(_name, _signature, _place, _function)
-api("cudaGraphInstantiate", "ppq")(calls.instantiate)
 _add_any = structs.with_structs(
     structs.Structs(kernel, box, write_box), lambda name, signature: api(f"cuda{name}", signature)
 )
@@ -70,17 +68,9 @@ _copies("FromSymbol", "ppqqu", _from_symbol)
 
 
 # captures ---------------------------------------------------------------------------------------------------------------
-api("cudaStreamBeginCapture", "pu")(captures.begin_capture)
-api("cudaStreamBeginCaptureToGraph", "ppppqu")(captures.begin_capture_to_graph)
-api("cudaStreamEndCapture", "pp")(captures.end_capture)
-api("cudaStreamIsCapturing", "pp")(captures.is_capturing)
-api("cudaThreadExchangeStreamCaptureMode", "p")(captures.exchange_mode)
-api("cudaStreamGetCaptureInfo_v2", "pppppp")(captures.capture_info_2)
-api("cudaStreamGetCaptureInfo_v3", "ppppppp")(captures.capture_info)
 api("cudaStreamGetCaptureInfo", "ppppppp")(
     lambda *args: captures.capture_info(*args) if thread.version >= 13 else captures.capture_info_1(*args[:3])
 )
-versioned("StreamUpdateCaptureDependencies", "pppqu", 2, captures.update_dependencies)
 
 refuses("conditional nodes of graphs are not modelled", "cudaGraphConditionalHandleCreate")
 refuses("semaphores of other programming interfaces are not modelled", " ".join(

@@ -6,10 +6,11 @@ from typing import Any
 
 from mmulator.doors.cudart import binaries, rows
 from mmulator.doors.cudart.binaries import RuntimeRefused, kernel
-from mmulator.doors.cudart.rows import accepts, api, process, refuses, shared, thread
+from mmulator.doors.cudart.rows import accepts, answers, api, process, refuses, thread
 from mmulator.doors.libcuda import abi, clusters, launches, modules
 from mmulator.doors.libcuda.abi import Refused, put, put_bytes, put_int
 from mmulator.doors.libcuda.codes import Code
+from mmulator.doors.libcuda.modules import set_attribute
 from mmulator.doors.libcuda.state import LEGACY, CudaKernel, state
 
 Extent = tuple[int, int, int]
@@ -99,9 +100,7 @@ def stub_kernel(out: int, host: int) -> None:
     put(out, host)
 
 
-@api("cudaGetKernel cudaGetFuncBySymbol", "pp")
-def get_kernel(out: int, host: int) -> None:
-    put(out, kernel(host))
+answers("cudaGetKernel cudaGetFuncBySymbol", "pp", kernel, 8)
 
 
 def init_module(binary: int) -> int:
@@ -132,62 +131,24 @@ def function_attributes(out: int, host: int) -> None:
     put_bytes(out, bytes(memory))
 
 
-@api("cudaFuncSetAttribute", "pii")
-def set_function_attribute(host: int, number: int, value: int) -> None:
-    modules.set_attribute(kernel(host), number, value)
+def _of_kernel(names: str, signature: str, function: Any, at: int = 0) -> None:
+    """Functions that the driver has for the handle of a kernel. at: which argument is the kernel."""
+    api(names, signature)(lambda *args: function(*args[:at], kernel(args[at]), *args[at + 1 :]))
 
 
-@api("cudaKernelSetAttributeForDevice", "piii")
-def set_kernel_attribute(handle: int, number: int, value: int) -> None:
-    modules.set_attribute(kernel(handle), number, value)
-
-
-@api("cudaFuncGetName", "pp")
-def function_name(out: int, host: int) -> None:
-    modules.kernel_name(out, kernel(host))
-
-
-@api("cudaFuncGetParamInfo", "pqpp")
-def function_parameter(host: int, number: int, offset: int, size: int) -> None:
-    modules.parameter(kernel(host), number, offset, size)
-
-
+_of_kernel("cudaFuncSetAttribute", "pii", set_attribute)
+_of_kernel("cudaKernelSetAttributeForDevice", "piii", lambda handle, number, value, _: set_attribute(handle, number, value))
+_of_kernel("cudaFuncGetName", "pp", modules.kernel_name, 1)
+_of_kernel("cudaFuncGetParamInfo", "pqpp", modules.parameter)
 accepts("cudaFuncSetCacheConfig cudaFuncSetSharedMemConfig", "pi", "shared memory and the first cache are not divided")
 
 
 # occupancy ------------------------------------------------------------------------------------------------------------
-@api("cudaOccupancyMaxActiveBlocksPerMultiprocessor", "ppiq")
-@api("cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "ppiqu")
-def occupancy(out: int, host: int, threads: int, shared: int) -> None:
-    modules.occupancy(out, kernel(host), threads, shared)
-
-
-@api("cudaOccupancyAvailableDynamicSMemPerBlock", "ppii")
-def available_shared(out: int, host: int, blocks: int, threads: int) -> None:
-    modules.available_shared(out, kernel(host), blocks, threads)
-
-
-@api("cudaOccupancyMaxActiveClusters", "ppp")
-def active_clusters(out: int, host: int, config: int) -> None:
-    clusters.write_active_clusters(out, state().find(kernel(host), CudaKernel), runtime_configuration(config))
-
-
-@api("cudaOccupancyMaxPotentialClusterSize", "ppp")
-def potential_cluster(out: int, host: int, config: int) -> None:
-    clusters.write_cluster_size(out, state().find(kernel(host), CudaKernel), runtime_configuration(config))
-
-
-# streams and events: what the driver does with the same arguments ------------------------------------------------------
-shared(
-    ("LaunchHostFunc", "ppp", launches.host_function), ("StreamAddCallback", "pppu", launches.add_callback),
-    ("StreamCreateWithPriority", "pui", launches.stream_create),
-    ("StreamSynchronize StreamQuery", "p", launches.stream_synchronize), ("StreamWaitEvent", "ppu", launches.stream_wait),
-    ("StreamGetPriority", "pp", launches.stream_priority), ("StreamGetFlags", "pp", launches.stream_flags),
-    ("StreamGetId", "pp", launches.stream_id), ("StreamGetDevice", "pp", launches.stream_device),
-    ("EventRecord", "pp", launches.event_record), ("EventRecordWithFlags", "ppu", launches.event_record),
-    ("EventQuery EventSynchronize", "p", launches.event_query), ("EventDestroy", "p", launches.event_destroy),
-    ("EventElapsedTime EventElapsedTime_v2", "ppp", launches.event_elapsed),
-)  # fmt: skip
+_of_kernel("cudaOccupancyMaxActiveBlocksPerMultiprocessor", "ppiq", modules.occupancy, 1)
+_of_kernel("cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "ppiqu", lambda *args: modules.occupancy(*args[:4]), 1)
+_of_kernel("cudaOccupancyAvailableDynamicSMemPerBlock", "ppii", modules.available_shared, 1)
+for _name, _count in (("MaxActiveClusters", clusters.active_clusters), ("MaxPotentialClusterSize", clusters.cluster_size)):
+    answers(f"cudaOccupancy{_name}", "ppp", lambda host, config, count=_count: count(kernel(host), runtime_configuration(config)))
 
 
 # streams --------------------------------------------------------------------------------------------------------------

@@ -1,13 +1,13 @@
-"""Memory of every kind, copies and fills: the driver API's functions with the runtime's arguments."""
+"""Memory of every kind, copies, fills and hints: the driver API's functions with the runtime's arguments."""
 
 from mmulator.doors.cudart.binaries import RuntimeRefused, variable
-from mmulator.doors.cudart.rows import ByteExtent, Pitched, api, shared
+from mmulator.doors.cudart.rows import ByteExtent, Pitched, answers, api, thread
 from mmulator.doors.graphs import operations
 from mmulator.doors.graphs.operations import CopyWork
+from mmulator.doors.libcuda import hints
 from mmulator.doors.libcuda import memory as driver
 from mmulator.doors.libcuda.abi import Refused, get, needed, put, put_int
 from mmulator.doors.libcuda.codes import Code
-from mmulator.doors.libcuda.device import device_pool
 from mmulator.doors.libcuda.state import check_device, state
 from mmulator.errors import LaunchError, UnsupportedError
 
@@ -48,9 +48,7 @@ def host_alloc(out: int, size: int, flags: int) -> None:
         put(out, 0)
 
 
-@api("cudaMallocAsync", "pqp")
-def malloc_async(out: int, size: int, stream: int) -> None:
-    put(out, driver.allocate_on(stream, size) if size else 0)
+answers("cudaMallocAsync", "pqp", lambda size, stream: driver.allocate_on(stream, size) if size else 0, 8)
 
 
 @api("cudaMallocPitch", "ppqq")
@@ -67,19 +65,6 @@ def malloc_3d(out: int, size: ByteExtent) -> None:
     _allocated(out, line * size.height * size.depth, driver.DEVICE_KIND)
     for n, value in enumerate((line, size.width, size.height), 1):
         put(out + 8 * n, value)
-
-
-shared(
-    ("MallocFromPoolAsync", "pqpp", driver.mem_alloc_from_pool), ("MemGetInfo", "pp", driver.mem_info),
-    ("Free FreeHost", "p", driver.free), ("FreeAsync", "pp", driver.free_on),
-    ("HostRegister", "pqu", driver.mem_host_register), ("HostUnregister", "p", driver.mem_host_unregister),
-    ("HostGetDevicePointer", "ppu", driver.mem_host_device_pointer), ("HostGetFlags", "pp", driver.mem_host_flags),
-    ("DeviceGetDefaultMemPool DeviceGetMemPool", "pi", device_pool), ("DeviceSetMemPool", "ip", driver.set_pool),
-    ("MemPoolCreate", "pp", driver.pool_create), ("MemPoolDestroy", "p", driver.pool_destroy),
-    ("MemPoolSetAttribute", "pip", driver.pool_set), ("MemPoolGetAttribute", "pip", driver.pool_get),
-    ("MemPoolTrimTo", "pq", driver.pool_trim), ("MemPoolSetAccess", "ppq", driver.pool_set_access),
-    ("MemPoolGetAccess", "ppp", driver.pool_get_access),
-)  # fmt: skip
 
 
 @api("cudaPointerGetAttributes", "pp")
@@ -193,14 +178,8 @@ def memcpy_3d_async(what: int, stream: int) -> None:
 
 
 # variables ------------------------------------------------------------------------------------------------------------
-@api("cudaGetSymbolAddress", "pp")
-def symbol_address(out: int, symbol: int) -> None:
-    put(out, variable(symbol)[0])
-
-
-@api("cudaGetSymbolSize", "pp")
-def symbol_size(out: int, symbol: int) -> None:
-    put(out, variable(symbol)[1])
+answers("cudaGetSymbolAddress", "pp", lambda symbol: variable(symbol)[0], 8)
+answers("cudaGetSymbolSize", "pp", lambda symbol: variable(symbol)[1], 8)
 
 
 def symbol_place(symbol: int, offset: int, size: int, kind: int, way: int) -> int:
@@ -242,3 +221,33 @@ def memset_3d_async(to: Pitched, value: int, size: ByteExtent, stream: int) -> N
     """Fill a box on a stream."""
     for plane in range(size.depth):
         memset_2d_async(to.address + plane * to.pitch * to.height, to.pitch, value, size.width, size.height, stream)
+
+
+# functions whose arguments differ between CUDA 12 and 13 ----------------------------------------------------------------------
+@api("cudaMemAdvise", "pqiq")
+def advise(address: int, size: int, advice: int, where: int) -> None:
+    """Keep a hint. where: the number of a device until CUDA 12, a cudaMemLocation since CUDA 13."""
+    (hints.advise_2 if thread.version >= 13 else hints.advise)(address, size, advice, _place(where))
+
+
+@api("cudaMemPrefetchAsync", "pqqpp")
+def prefetch(address: int, size: int, where: int, third: int, fourth: int) -> None:
+    """Keep where memory should be. third, fourth: a stream until CUDA 12; flags and a stream since CUDA 13."""
+    if thread.version >= 13:
+        hints.prefetch_2(address, size, where, 0, fourth)
+    else:
+        hints.prefetch(address, size, _place(where), third)
+
+
+def _place(word: int) -> int:
+    """A cudaMemLocation as it is, or an int of a register, by version."""
+    low = word & 0xFFFFFFFF
+    return word if thread.version >= 13 else low - (low >> 31 << 32)
+
+
+@api("cudaMemcpyBatchAsync", "pppqppqpp")
+def copies(
+    to: int, sources: int, sizes: int, number: int, attributes: int, indices: int, sets: int, last: int, stream: int
+) -> None:
+    """Copy arrays. last: the stream since CUDA 13; until CUDA 12 the place of a failing copy's number, and the stream follows."""
+    hints.copies(to, sources, sizes, number, attributes, indices, sets, last if thread.version >= 13 else stream)

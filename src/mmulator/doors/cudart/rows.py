@@ -1,10 +1,12 @@
 """The functions of the CUDA runtime as rows: name, versions, signature, and whether a function does what it says.
 
     @api("cudaMalloc", "pq")                   does: the function below carries it out
+    answers("cudaGetDevice", "p", lambda: 0)   does: its result is a number
     accepts("cudaFuncSetCacheConfig", "pi", "there are no caches to divide")
     refuses("textures are not modelled", "cudaCreateTextureObject cudaDestroyTextureObject")
 
-A name that the real library exports and no row has is refused, too. The suffixes `_ptsz` and `_ptds` stand for the default stream
+Rows of doors/libcuda say, too, which functions of the driver are the runtime's. A name that the real library exports and no row
+has is refused. The suffixes `_ptsz` and `_ptds` stand for the default stream
 of each thread; a launch is over when its call returns, so these functions are those without the suffix.
 
 Source: CUDA Runtime API reference manual 13.0, and 12.9 for what only CUDA 12 has.
@@ -187,10 +189,10 @@ def api(names: str, signature: str = "", lost: bool = True, now: str = "") -> Ca
     return register
 
 
-def shared(*functions: tuple[str, str, Callable[..., Any]]) -> None:
-    """Functions whose arguments are those of the driver's: (names without `cuda`, signature, the driver's function)."""
-    for names, signature, function in functions:
-        api(" ".join(f"cuda{name}" for name in names.split()), signature)(function)
+def answers(names: str, signature: str, number: Callable[..., int], size: int = 4, lost: bool = True) -> None:
+    """Functions whose result is one number of `size` bytes, written where the first argument says. number: by the others."""
+    takes = number.__code__.co_argcount
+    api(names, signature, lost)(lambda out, *args: abi.put(out, number(*args[:takes]), size))
 
 
 def accepts(names: str, signature: str, why: str) -> None:
@@ -213,7 +215,10 @@ def _refusal(name: str, why: str) -> Callable[[], int]:
 
 
 def complete() -> None:
-    """Refuse each exported name that has no row."""
+    """Add the functions that the runtime has with the driver's arguments, and refuse each exported name that has no row."""
+    for names, signature, function in abi.SHARED:
+        if names.split()[0] not in ROWS:
+            api(names, signature)(function)
     for name in exports():
         if name not in ROWS:
             _add(RuntimeRow(name, "", REFUSES, UNWRITTEN, _refusal(name, UNWRITTEN)))

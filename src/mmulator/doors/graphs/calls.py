@@ -1,54 +1,35 @@
 """Functions of graphs that the driver and the runtime have with the same arguments, by the name behind `cu` and `cuda`."""
 
 import struct
-from collections.abc import Callable
 from typing import Any
 
 from mmulator.doors.graphs import model, operations
 from mmulator.doors.graphs.captures import nodes_at
 from mmulator.doors.graphs.model import PLAIN, Child, Executable, Graph, Node, UserObject
 from mmulator.doors.graphs.operations import Allocate, CopyWork, Empty, Fill, Free, LaunchWork, NodeWork, RecordEvent, WaitEvent
-from mmulator.doors.libcuda.abi import Refused, get, get_bytes, put, put_bytes, put_int, text
-from mmulator.doors.libcuda.abi import api as driver_api
+from mmulator.doors.libcuda.abi import (
+    Refused,
+    accepts,
+    answers,
+    api,
+    edged,
+    get,
+    get_bytes,
+    put,
+    put_bytes,
+    put_int,
+    shared,
+    text,
+)
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.memory import used
 from mmulator.doors.libcuda.state import CudaKernel, EventState, check_device, state
 from mmulator.errors import LaunchError
 from mmulator.files import write
 
-SHARED: dict[str, tuple[str, Callable[..., Any]]] = {}  # (signature, function) by name
-EDGED: dict[str, tuple[str, int, Callable[..., Any]]] = {}  # with the number of the argument that only newer versions have
 _COOPERATIVE, _CLUSTER = 2, 4  # CUlaunchAttributeID
 _MOST_FLAGS = 16
 _MOVE = 1  # flag of GraphRetainUserObject: the caller's references become the graph's
-
-
-def shared(name: str, signature: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: a function of both libraries."""
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        SHARED[name] = signature, function
-        return driver_api(f"cu{name}", signature)(function)
-
-    return register
-
-
-def edged(name: str, signature: str, place: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: a function of both libraries, which has an array of the edges' bytes as argument number `place`, and which older
-    versions have without."""
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        EDGED[name] = signature, place, function
-        driver_api(f"cu{name}_v2", signature, 12030)(function)
-        driver_api(f"cu{name}", signature[:place] + signature[place + 1 :])(without(place, function))
-        return function
-
-    return register
-
-
-def without(place: int, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function without an argument, which is 0."""
-    return lambda *args: function(*args[:place], 0, *args[place:])
 
 
 def graph_at(handle: int) -> Graph:
@@ -205,16 +186,6 @@ def add(out: int, graph: int, after: int, number: int, work: NodeWork, edges: in
     put(out, graph_at(graph).add(work, before, before.values()).handle)
 
 
-@shared("GraphAddEmptyNode", "pppq")
-def add_empty(out: int, graph: int, after: int, number: int) -> None:
-    add(out, graph, after, number, Empty())
-
-
-@shared("GraphAddChildGraphNode", "pppqp")
-def add_child(out: int, graph: int, after: int, number: int, child: int) -> None:
-    add(out, graph, after, number, child_of(child))
-
-
 def child_of(handle: int) -> Child:
     found = graph_at(handle)
     if found.allocates:
@@ -222,9 +193,11 @@ def child_of(handle: int) -> Child:
     return Child(found.clone())
 
 
-@shared("GraphChildGraphNodeGetGraph", "pp")
-def child_graph(handle: int, out: int) -> None:
-    put(out, of_kind(handle, Child).graph.handle)
+shared("GraphAddEmptyNode", "pppq")(lambda out, graph, after, number: add(out, graph, after, number, Empty()))
+shared("GraphAddChildGraphNode", "pppqp")(
+    lambda out, graph, after, number, child: add(out, graph, after, number, child_of(child))
+)
+answers("cuGraphChildGraphNodeGetGraph", "pp", lambda node: of_kind(node, Child).graph.handle, 1, 8, runtime=True)
 
 
 def of_kind(handle: int, kind: type[Any]) -> Any:
@@ -254,31 +227,17 @@ def _events(name: str, make: type[RecordEvent] | type[WaitEvent]) -> None:
     def add_event(out: int, graph: int, after: int, number: int, event: int) -> None:
         add(out, graph, after, number, make(event_at(event)))
 
-    @shared(f"Graph{name}NodeGetEvent", "pp")
-    def get_event(handle: int, out: int) -> None:
-        put(out, of_kind(handle, make).event)
-
-    @shared(f"Graph{name}NodeSetEvent", "pp")
-    def set_event(handle: int, event: int) -> None:
-        change(handle, make(event_at(event)))
-
-    @shared(f"GraphExec{name}NodeSetEvent", "ppp")
-    def set_event_of(graph: int, handle: int, event: int) -> None:
-        change(handle, make(event_at(event)), graph)
+    answers(f"cuGraph{name}NodeGetEvent", "pp", lambda node: of_kind(node, make).event, 1, 8, runtime=True)
+    shared(f"Graph{name}NodeSetEvent", "pp")(lambda node, event: change(node, make(event_at(event))))
+    shared(f"GraphExec{name}NodeSetEvent", "ppp")(lambda graph, node, event: change(node, make(event_at(event)), graph))
 
 
 _events("EventRecord", RecordEvent)
 _events("EventWait", WaitEvent)
 
 
-@shared("GraphAddMemFreeNode", "pppqp")
-def add_free(out: int, graph: int, after: int, number: int, address: int) -> None:
-    add(out, graph, after, number, Free(address))
-
-
-@shared("GraphMemFreeNodeGetParams", "pp")
-def get_free(handle: int, out: int) -> None:
-    put(out, of_kind(handle, Free).address)
+shared("GraphAddMemFreeNode", "pppqp")(lambda out, graph, after, number, at: add(out, graph, after, number, Free(at)))
+answers("cuGraphMemFreeNodeGetParams", "pp", lambda node: of_kind(node, Free).address, 1, 8, runtime=True)
 
 
 # CUDA_MEM_ALLOC_NODE_PARAMS: properties of a pool, 16 bytes of access, the size at byte 104, the address at 112
@@ -302,14 +261,8 @@ def graph_memory(device: int, number: int, out: int) -> None:
     put(out, used())
 
 
-@shared("DeviceSetGraphMemAttribute", "iip")
-def set_graph_memory(device: int, number: int, value: int) -> None:
-    check_device(device)
-
-
-@shared("DeviceGraphMemTrim", "i")
-def trim(device: int) -> None:
-    check_device(device)
+accepts("cuDeviceSetGraphMemAttribute", "iip", check_device, runtime=True)
+accepts("cuDeviceGraphMemTrim", "i", check_device, runtime=True)
 
 
 # attributes of launches -------------------------------------------------------------------------------------------------
@@ -343,12 +296,12 @@ def copy_attributes(to: int, source: int) -> None:
 
 
 # graphs that can be launched --------------------------------------------------------------------------------------------
-@shared("GraphInstantiateWithFlags", "ppq")
+@api("cuGraphInstantiateWithFlags", "ppq", runtime="GraphInstantiateWithFlags GraphInstantiate")
 def instantiate(out: int, handle: int, flags: int) -> None:
     put(out, Executable(graph_at(handle), flags).handle)
 
 
-@driver_api("cuGraphInstantiate cuGraphInstantiate_v2", "ppq", 11000)
+@api("cuGraphInstantiate cuGraphInstantiate_v2", "ppq", 11000)
 def instantiate_any(out: int, handle: int, flags: int) -> None:
     """Instantiate a graph by the name whose third argument is, by version, flags or the address of a node."""
     instantiate(out, handle, flags if flags < _MOST_FLAGS else 0)
@@ -368,11 +321,10 @@ def destroy_executable(handle: int) -> None:
     executable(handle).destroy()
 
 
-@shared("GraphExecGetFlags", "pp")
-def get_flags(handle: int, out: int) -> None:
-    put(out, executable(handle).flags)
+answers("cuGraphExecGetFlags", "pp", lambda handle: executable(handle).flags, 1, 8, runtime=True)
 
 
+@api("cuGraphLaunch", "pp")
 def launch(handle: int, stream: int) -> None:
     executable(handle).launch(stream)
 
@@ -404,23 +356,20 @@ def update(handle: int, graph: int, out: int) -> None:
         raise Refused(Code.GRAPH_EXEC_UPDATE_FAILURE, LaunchError(why))
 
 
-driver_api("cuGraphExecUpdate_v2", "ppp", 12000)(update)
-driver_api("cuGraphLaunch", "pp")(launch)
-
-
-@shared("GraphNodeSetEnabled", "ppu")
-def set_enabled(graph: int, handle: int, enabled: int) -> None:
-    _switchable(graph, handle).enabled = enabled != 0
-
-
-@shared("GraphNodeGetEnabled", "ppp")
-def get_enabled(graph: int, handle: int, out: int) -> None:
-    put_int(out, int(_switchable(graph, handle).enabled))
+api("cuGraphExecUpdate_v2", "ppp", 12000)(update)
 
 
 def _switchable(graph: int, handle: int) -> Node:
     of_kind(handle, (LaunchWork, CopyWork, Fill))  # type: ignore[arg-type]
     return executable(graph).node(node_at(handle))
+
+
+answers("cuGraphNodeGetEnabled", "ppp", lambda graph, node: int(_switchable(graph, node).enabled), 2, runtime=True)
+
+
+@shared("GraphNodeSetEnabled", "ppu")
+def set_enabled(graph: int, handle: int, enabled: int) -> None:
+    _switchable(graph, handle).enabled = enabled != 0
 
 
 # objects of the program -------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from itertools import count
 
 from mmulator.doors.graphs import operations
 from mmulator.doors.graphs.model import PLAIN, Graph, Node
-from mmulator.doors.libcuda.abi import Refused, api, get, get_bytes, put, put_int, watching
+from mmulator.doors.libcuda.abi import Refused, answers, api, edged, get, get_bytes, put, put_int, shared, watching, without
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import EventState, StreamState, state
 from mmulator.errors import LaunchError
@@ -225,7 +225,7 @@ def begin(stream: int, mode: int, graph: Graph, tips: dict[Node, bytes]) -> None
     _watch()
 
 
-@api("cuStreamBeginCapture cuStreamBeginCapture_v2", "pu", 10010)
+@api("cuStreamBeginCapture cuStreamBeginCapture_v2", "pu", 10010, runtime=True)
 def begin_capture(stream: int, mode: int) -> None:
     begin(stream, mode, Graph(), {})
 
@@ -238,12 +238,12 @@ def nodes_at(at: int, number: int, edges: int = 0) -> dict[Node, bytes]:
     return found
 
 
-@api("cuStreamBeginCaptureToGraph", "ppppqu")
+@shared("StreamBeginCaptureToGraph", "ppppqu")
 def begin_capture_to_graph(stream: int, graph: int, nodes: int, edges: int, number: int, mode: int) -> None:
     begin(stream, mode, state().find(graph, Graph), nodes_at(nodes, number, edges))
 
 
-@api("cuStreamEndCapture", "pp")
+@shared("StreamEndCapture", "pp")
 def end_capture(stream: int, out: int) -> None:
     queue = state().stream(stream)
     put(out, 0)
@@ -261,22 +261,10 @@ def _of(stream: int) -> tuple[Capture | None, int]:
     return capture, NONE if capture is None else INVALIDATED if capture.invalid else ACTIVE
 
 
-@api("cuStreamIsCapturing", "pp")
-def is_capturing(stream: int, out: int) -> None:
-    put_int(out, _of(stream)[1])
+answers("cuStreamIsCapturing", "pp", lambda stream: _of(stream)[1], 1, runtime=True)
 
 
-@api("cuStreamGetCaptureInfo", "ppp")
-def capture_info_1(stream: int, status: int, number: int) -> None:
-    capture_info(stream, status, number, 0, 0, 0, 0)
-
-
-@api("cuStreamGetCaptureInfo_v2", "pppppp", 11030)
-def capture_info_2(stream: int, status: int, number: int, graph: int, nodes: int, nodes_number: int) -> None:
-    capture_info(stream, status, number, graph, nodes, 0, nodes_number)
-
-
-@api("cuStreamGetCaptureInfo_v3", "ppppppp", 12030)
+@api("cuStreamGetCaptureInfo_v3", "ppppppp", 12030, runtime="StreamGetCaptureInfo_v3")
 def capture_info(stream: int, status: int, number: int, graph: int, nodes: int, edges: int, nodes_number: int) -> None:
     """Write what is known of a stream's capture; the arrays of nodes and edges are kept until the next call."""
     capture, known = _of(stream)
@@ -294,12 +282,11 @@ def capture_info(stream: int, status: int, number: int, graph: int, nodes: int, 
     put(nodes_number, len(tips))
 
 
-@api("cuStreamUpdateCaptureDependencies", "ppqu")
-def update_dependencies_1(stream: int, nodes: int, number: int, flags: int) -> None:
-    update_dependencies(stream, nodes, 0, number, flags)
+api("cuStreamGetCaptureInfo", "ppp")(lambda stream, status, number: capture_info(stream, status, number, 0, 0, 0, 0))
+api("cuStreamGetCaptureInfo_v2", "pppppp", 11030, runtime="StreamGetCaptureInfo_v2")(without(5, capture_info))
 
 
-@api("cuStreamUpdateCaptureDependencies_v2", "pppqu", 12030)
+@edged("StreamUpdateCaptureDependencies", "pppqu", 2)
 def update_dependencies(stream: int, nodes: int, edges: int, number: int, flags: int) -> None:
     """Add nodes to those that the next operation depends on, or (flag 1) put them in their place."""
     capture, _ = _of(stream)
@@ -310,7 +297,7 @@ def update_dependencies(stream: int, nodes: int, edges: int, number: int, flags:
     capture.tips[queue] = {**({} if flags & 1 else capture.tips[queue]), **nodes_at(nodes, number, edges)}
 
 
-@api("cuThreadExchangeStreamCaptureMode", "p")
+@shared("ThreadExchangeStreamCaptureMode", "p")
 def exchange_mode(mode: int) -> None:
     wanted = get(mode, 4)
     if wanted > RELAXED:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmulator.doors.graphs import operations
-from mmulator.doors.graphs.calls import add, change, child_of, event_at, node_at, of_kind, without
+from mmulator.doors.graphs.calls import add, change, child_of, event_at, node_at, of_kind
 from mmulator.doors.graphs.model import Node
 from mmulator.doors.graphs.operations import (
     Allocate,
@@ -21,8 +21,7 @@ from mmulator.doors.graphs.operations import (
     RecordEvent,
     WaitEvent,
 )
-from mmulator.doors.libcuda.abi import Refused, get, get_bytes, put, put_bytes, put_int, unsupported
-from mmulator.doors.libcuda.abi import api as driver_api
+from mmulator.doors.libcuda.abi import Refused, api, get, get_bytes, put, put_bytes, put_int, unsupported, without
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.launches import parameters
 from mmulator.doors.libcuda.memory import HOST
@@ -194,9 +193,9 @@ def _driver(name: str, signature: str) -> Callable[[Callable[..., Any]], Callabl
     at the end, where nothing is read."""
     more = "p" if name.startswith(("GraphAddMem", "GraphExecMem")) else ""
     names = f"cu{name} cu{name}_v2" if name in _VERSIONED else f"cu{name}"
-    return lambda function: driver_api(names, signature + more, 12000)(function)
+    return lambda function: api(names, signature + more, 12000)(function)
 
 
 _add_any = with_structs(DRIVER, _driver)
-driver_api("cuGraphAddNode_v2", "ppppqp", 12030)(_add_any)
-driver_api("cuGraphAddNode", "pppqp")(without(3, _add_any))
+api("cuGraphAddNode_v2", "ppppqp", 12030)(_add_any)
+api("cuGraphAddNode", "pppqp")(without(3, _add_any))

@@ -1,9 +1,12 @@
 """Python functions as functions of the driver API: their C signatures, their results, and errors as codes.
 
-A function is written with `@api("cuMemAlloc_v2", "pq")`: a letter for each argument, `p` a pointer or handle, `q` 64 bits, `u`
-and `i` 32 bits without and with a sign. It returns None for success, or a code. An MmulatorError becomes a code, and is kept
-for
-the door that tells the program (`taken`).
+    @api("cuMemAlloc_v2", "pq")                                        the function below carries it out
+    answers("cuCtxGetId", "pp", lambda handle: 1, at=1)                its result is a number
+    accepts("cuProfilerStart cuProfilerStop")                          nothing is to be done
+
+A letter stands for each argument: `p` a pointer or handle, `q` 64 bits, `u` and `i` 32 bits without and with a sign. A function
+returns None for success, or a code. An MmulatorError becomes a code, and is kept for the door that tells the program (`taken`).
+With `runtime` a row holds for CUDA's runtime, too, which has the function with the same arguments (doors/cudart).
 """
 
 import ctypes
@@ -78,8 +81,11 @@ watching: list[Callable[[str, tuple[int, ...]], None]] = []  # what forbids call
 pending: list[Callable[[], None]] = []  # what carries out the calls that were noted (loading.py)
 
 
+SHARED: list[tuple[str, str, Callable[..., Any]]] = []  # functions of the runtime: names, signature, the driver's function
+
+
 def api(
-    names: str, signature: str = "", since: int = 2000, back: bool = False
+    names: str, signature: str = "", since: int = 2000, back: bool = False, runtime: bool | str = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: register a function of the driver API.
 
@@ -88,6 +94,7 @@ def api(
     since: the version of CUDA that a suffix (`_v2`) came with.
     back: the function gives something back, with one or two handles as arguments. Destructors call it, when Python cannot run; so
         the call is noted, and carried out before the next call of another function.
+    runtime: names behind `cuda` of functions of the runtime with these arguments; True: those of the driver without a suffix.
     """
     prototype = ctypes.CFUNCTYPE(ctypes.c_int, *(_C[c] for c in signature))
 
@@ -95,13 +102,76 @@ def api(
         takes = function.__code__.co_argcount or len(signature)  # 0: `*args`
         call = guarded(function if takes == len(signature) else lambda *args: function(*args[:takes]), names.split()[0])
         native = prototype(telling(call))
+        plain = []
         for name in names.split():
             base, _, suffix = name.rpartition("_v")
             base = base if suffix.isdigit() and base else name
+            plain += [name[2:]] * (base == name)
             ENTRIES[name] = EntryPoint(name, base, since if base != name else 0, native, call, back)
+        if runtime:
+            theirs = runtime.split() if isinstance(runtime, str) else plain
+            SHARED.append((" ".join(f"cuda{name}" for name in theirs), signature, function))
         return function
 
     return register
+
+
+def shared(name: str, signature: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: register a function of both libraries. name: behind `cu` and `cuda`."""
+    return api(f"cu{name}", signature, runtime=True)
+
+
+EDGED: dict[str, tuple[str, int, Callable[..., Any]]] = {}  # with the number of the argument that only newer versions have
+
+
+def edged(name: str, signature: str, place: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: register a function of both libraries, which has an array of a graph's edges as argument number `place`, and
+    which older versions have without.
+    """
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        EDGED[name] = signature, place, function
+        api(f"cu{name}_v2", signature, 12030)(function)
+        api(f"cu{name}", signature[:place] + signature[place + 1 :])(without(place, function))
+        return function
+
+    return register
+
+
+def without(place: int, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function without an argument, which is 0."""
+    return lambda *args: function(*args[:place], 0, *args[place:])
+
+
+def answers(
+    names: str, signature: str, number: Callable[..., int], at: int = 0, size: int = 4, since: int = 2000,
+    runtime: bool | str = False,
+) -> None:  # fmt: skip
+    """Register a function whose result is one number.
+
+    number: the result, by the arguments but `at`, or the first of them.
+    at: which argument has the address where it is written.
+    size: bytes of the result.
+    names, signature, since, runtime: as of `api`.
+    """
+    takes = number.__code__.co_argcount
+
+    def answer(*args: int) -> None:
+        put(args[at], number(*(*args[:at], *args[at + 1 :])[:takes]), size)
+
+    api(names, signature, since, runtime=runtime)(answer)
+
+
+def accepts(
+    names: str, signature: str = "", check: Callable[..., object] = lambda: None, since: int = 2000, runtime: bool | str = False
+) -> None:
+    """Register a function that has no effect. check: gets its first arguments, and raises what is wrong with them."""
+    takes = check.__code__.co_argcount
+
+    def accept(*args: int) -> None:
+        check(*args[:takes])
+
+    api(names, signature, since, runtime=runtime)(accept)
 
 
 def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:

@@ -5,10 +5,15 @@ import struct
 from dataclasses import dataclass
 from math import prod
 
-from mmulator.doors.libcuda.abi import Refused, api, get, put_int, unsupported
-from mmulator.doors.libcuda.attributes import MUST_BE_SET, NON_PORTABLE, cluster_attributes, required_cluster
+from mmulator.doors.libcuda.abi import Refused, answers, get, unsupported
 from mmulator.doors.libcuda.codes import Code
-from mmulator.doors.libcuda.modules import blocks_per_multiprocessor
+from mmulator.doors.libcuda.modules import (
+    MUST_BE_SET,
+    NON_PORTABLE,
+    blocks_per_multiprocessor,
+    cluster_attributes,
+    required_cluster,
+)
 from mmulator.doors.libcuda.state import CudaKernel, state
 from mmulator.errors import LaunchError
 from mmulator.launch.limits import MAX_CLUSTER, PORTABLE_CLUSTER, cluster_shape
@@ -105,26 +110,22 @@ def active(kernel: CudaKernel, size: int, block: Extent, shared: int) -> int:
     return state().driver.device.clusters(size, blocks_per_multiprocessor(kernel, prod(block), shared, prod(block)))
 
 
-@api("cuOccupancyMaxActiveClusters", "ppp")
-def max_active_clusters(out: int, handle: int, config: int) -> None:
-    write_active_clusters(out, state().find(handle, CudaKernel), configuration(config))
-
-
-def write_active_clusters(out: int, kernel: CudaKernel, asked: Configuration) -> None:
-    """Write how many clusters of a launch the device holds at once. Raises Refused for a launch without clusters."""
+def active_clusters(handle: int, asked: Configuration) -> int:
+    """How many clusters of a launch the device holds at once. Raises Refused for a launch without clusters."""
+    kernel = state().find(handle, CudaKernel)
     cluster = checked(kernel, asked.grid, asked.cluster)
     if cluster is None:
         raise Refused(Code.INVALID_CLUSTER_SIZE, LaunchError("the launch names no cluster"))
-    put_int(out, active(kernel, prod(cluster), asked.block, asked.shared))
+    return active(kernel, prod(cluster), asked.block, asked.shared)
 
 
-@api("cuOccupancyMaxPotentialClusterSize", "ppp")
-def max_cluster_size(out: int, handle: int, config: int) -> None:
-    write_cluster_size(out, state().find(handle, CudaKernel), configuration(config))
-
-
-def write_cluster_size(out: int, kernel: CudaKernel, asked: Configuration) -> None:
-    """Write the largest cluster size of which the device holds one. The cluster that the configuration names does not matter."""
+def cluster_size(handle: int, asked: Configuration) -> int:
+    """The largest cluster size of which the device holds one. The cluster that the configuration names does not matter."""
+    kernel = state().find(handle, CudaKernel)
     most = MAX_CLUSTER if cluster_attributes(kernel)[NON_PORTABLE] else PORTABLE_CLUSTER
     held = [n for n in range(1, most + 1) if active(kernel, n, asked.block, asked.shared)]
-    put_int(out, max(held, default=0))
+    return max(held, default=0)
+
+
+answers("cuOccupancyMaxActiveClusters", "ppp", lambda handle, config: active_clusters(handle, configuration(config)))
+answers("cuOccupancyMaxPotentialClusterSize", "ppp", lambda handle, config: cluster_size(handle, configuration(config)))

@@ -1,6 +1,8 @@
 """Devices and contexts: one device, the chip of the driver, and one context that lives as long as the process."""
 
-from mmulator.doors.libcuda.abi import Refused, api, c_string, name_of, put, put_bytes, put_int, text, untaken
+from collections.abc import Callable
+
+from mmulator.doors.libcuda.abi import Refused, accepts, answers, api, c_string, name_of, put, put_bytes, put_int, text, untaken
 from mmulator.doors.libcuda.codes import CODES, Code, texts
 from mmulator.doors.libcuda.state import POOL, PRIMARY, CudaContext, check_device, state
 from mmulator.doors.library import leaving
@@ -18,9 +20,7 @@ def init(flags: int) -> None:
     state()
 
 
-@api("cuDriverGetVersion", "p")
-def driver_get_version(out: int) -> None:
-    put_int(out, DRIVER_VERSION)
+answers("cuDriverGetVersion", "p", lambda: DRIVER_VERSION)
 
 
 @api("cuGetErrorName", "ip")
@@ -50,9 +50,7 @@ def device_get(out: int, ordinal: int) -> None:
     put_int(out, 0)
 
 
-@api("cuDeviceGetCount", "p")
-def device_get_count(out: int) -> None:
-    put_int(out, 1)
+answers("cuDeviceGetCount", "p", lambda: 1)
 
 
 @api("cuDeviceGetName", "pii")
@@ -72,13 +70,20 @@ def uuid() -> bytes:
     return state().driver.device.uuid
 
 
-@api("cuDeviceTotalMem cuDeviceTotalMem_v2", "pi", 3020)
-def device_total_mem(out: int, device: int) -> None:
-    check_device(device)
-    put(out, state().driver.device.memory)
+def _of_device(value: Callable[[], int]) -> Callable[[int], int]:
+    """A number that a function answers about the only device."""
+
+    def number(device: int) -> int:
+        check_device(device)
+        return value()
+
+    return number
 
 
-@api("cuDeviceGetAttribute", "pii")
+answers("cuDeviceTotalMem cuDeviceTotalMem_v2", "pi", _of_device(lambda: state().driver.device.memory), 0, 8, 3020)
+
+
+@api("cuDeviceGetAttribute", "pii", runtime=True)
 def device_get_attribute(out: int, attribute: int, device: int) -> None:
     check_device(device)
     if attribute not in ATTRIBUTES or not out:
@@ -96,7 +101,7 @@ def device_compute_capability(major: int, minor: int, device: int) -> None:
 _BUS = "0000:01:00.0"
 
 
-@api("cuDeviceGetPCIBusId", "pii")
+@api("cuDeviceGetPCIBusId", "pii", runtime=True)
 def device_get_bus(out: int, size: int, device: int) -> None:
     check_device(device)
     if not out:
@@ -106,24 +111,21 @@ def device_get_bus(out: int, size: int, device: int) -> None:
         raise Refused(Code.INVALID_VALUE)
 
 
-@api("cuDeviceGetByPCIBusId", "pp")
+@api("cuDeviceGetByPCIBusId", "pp", runtime=True)
 def device_by_bus(out: int, bus: int) -> None:
     if text(bus) != _BUS:
         raise Refused(Code.INVALID_DEVICE)
     put_int(out, 0)
 
 
-@api("cuDeviceCanAccessPeer", "pii")
+@api("cuDeviceCanAccessPeer", "pii", runtime=True)
 def device_can_access_peer(out: int, device: int, peer: int) -> None:
     check_device(device)
     check_device(peer)
     put_int(out, 0)
 
 
-@api("cuDeviceGetDefaultMemPool cuDeviceGetMemPool", "pi")
-def device_pool(out: int, device: int) -> None:
-    check_device(device)
-    put(out, POOL)
+answers("cuDeviceGetDefaultMemPool cuDeviceGetMemPool", "pi", _of_device(lambda: POOL), 0, 8, runtime=True)
 
 
 # contexts -----------------------------------------------------------------------------------------------------------
@@ -155,9 +157,7 @@ def primary_state(device: int, flags: int, active: int) -> None:
     put_int(active, int(state().retained > 0))
 
 
-@api("cuDevicePrimaryCtxSetFlags cuDevicePrimaryCtxSetFlags_v2", "iu", 11000)
-def primary_flags(device: int, flags: int) -> None:
-    check_device(device)
+accepts("cuDevicePrimaryCtxSetFlags cuDevicePrimaryCtxSetFlags_v2", "iu", check_device, 11000)
 
 
 def _context(handle: int) -> int:
@@ -174,9 +174,8 @@ def context_create(out: int, flags: int, device: int) -> None:
     put(out, handle)
 
 
-@api("cuCtxCreate_v4", "ppui", 12050)
-def context_create_with(out: int, parameters: int, flags: int, device: int) -> None:
-    context_create(out, flags, device)
+api("cuCtxCreate_v3", "ppiui", 11040)(lambda out, affinities, number, flags, device: context_create(out, flags, device))
+api("cuCtxCreate_v4", "ppui", 12050)(lambda out, parameters, flags, device: context_create(out, flags, device))
 
 
 @api("cuCtxDestroy cuCtxDestroy_v2", "p", 4000)
@@ -241,22 +240,18 @@ def context_device(out: int) -> None:
     put_int(out, 0)
 
 
-@api("cuCtxSynchronize")
-def context_synchronize() -> None:
-    current_context()
+accepts("cuCtxSynchronize", "", current_context)
+# each launch is over when its call returns, and flags say how to wait; there is no second cache to set aside, and no profiler
+accepts("cuCtxSynchronize_v2", "p", since=13000)
+accepts("cuCtxSetFlags", "u")
+accepts("cuCtxResetPersistingL2Cache cuProfilerStart cuProfilerStop")
+accepts("cuCtxSetCacheConfig cuCtxSetSharedMemConfig", "i")  # hints
+answers("cuCtxGetDevice_v2", "pp", lambda context: 0, since=13000)
+answers("cuCtxGetApiVersion", "pp", lambda handle: 3020, 1)
+answers("cuCtxGetId", "pp", lambda handle: 1, 1, 8)
 
 
-@api("cuCtxGetApiVersion", "pp")
-def context_version(handle: int, out: int) -> None:
-    put_int(out, 3020)
-
-
-@api("cuCtxGetId", "pp")
-def context_id(handle: int, out: int) -> None:
-    put(out, 1)
-
-
-@api("cuCtxGetStreamPriorityRange", "pp")
+@api("cuCtxGetStreamPriorityRange", "pp", runtime="DeviceGetStreamPriorityRange")
 def priorities(least: int, greatest: int) -> None:
     put_int(least, 0)
     put_int(greatest, -5)
@@ -286,12 +281,12 @@ def _limit(number: int) -> tuple[int, int, int, int]:
     return known[number]
 
 
-@api("cuCtxGetLimit", "pi")
+@api("cuCtxGetLimit", "pi", runtime="DeviceGetLimit ThreadGetLimit")
 def get_limit(out: int, limit: int) -> None:
     put(out, _set.get(limit, _limit(limit)[0]))
 
 
-@api("cuCtxSetLimit", "iq")
+@api("cuCtxSetLimit", "iq", runtime="DeviceSetLimit ThreadSetLimit")
 def set_limit(limit: int, value: int) -> None:
     _, step, least, most = _limit(limit)
     if value > most or not most:
@@ -304,26 +299,29 @@ def set_limit(limit: int, value: int) -> None:
 MAPS_HOST, FOUR_BYTES = 8, 1  # of the flags of a context; the width of a bank of shared memory
 
 
-@api("cuCtxGetFlags", "p")
-def get_flags(out: int) -> None:
-    put_int(out, MAPS_HOST)
+answers("cuCtxGetFlags", "p", lambda: MAPS_HOST)
+answers("cuCtxGetSharedMemConfig", "p", lambda: FOUR_BYTES, runtime="DeviceGetSharedMemConfig")
+answers("cuCtxGetCacheConfig", "p", lambda: 0)
 
 
-@api("cuCtxGetSharedMemConfig", "p")
-def get_banks(out: int) -> None:
-    put_int(out, FOUR_BYTES)
+@api("cuDeviceGetP2PAttribute", "piii", runtime=True)
+def peer_attribute(out: int, number: int, device: int, peer: int) -> None:
+    raise Refused(Code.INVALID_DEVICE)
 
 
-@api("cuCtxGetCacheConfig", "p")
-def get_cache_config(out: int) -> None:
-    put_int(out, 0)
+@api("cuCtxEnablePeerAccess", "pu")
+@api("cuCtxDisablePeerAccess", "p")
+def peer_access(context: int) -> None:
+    raise Refused(Code.PEER_ACCESS_UNSUPPORTED)
 
 
-@api("cuCtxSetCacheConfig cuCtxSetSharedMemConfig", "i")
-def set_config(config: int) -> None:
-    """Accept a hint, which has no effect."""
+@api("cuDeviceGetLuid", "ppi")
+def luid(out: int, mask: int, device: int) -> None:
+    raise Refused(Code.NOT_SUPPORTED)
 
 
-@api("cuProfilerStart cuProfilerStop")
-def profiler() -> None:
-    """Accept the call: there is no profiler."""
+@api("cuDeviceGetHostAtomicCapabilities", "ppui", 13000, runtime=True)
+def host_atomics(out: int, operations: int, number: int, device: int) -> None:
+    """Write no capability for each operation, as of a device on PCIe (CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED is 0)."""
+    for n in range(number):
+        put_int(out + 4 * n, 0)

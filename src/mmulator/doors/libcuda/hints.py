@@ -6,7 +6,7 @@ There is one memory, and the bytes are where they are: a hint changes nothing.
 from dataclasses import dataclass
 
 from mmulator.doors.libcuda import memory
-from mmulator.doors.libcuda.abi import Refused, api, get, get_bytes, put_bytes, put_int
+from mmulator.doors.libcuda.abi import Refused, accepts, api, get, get_bytes, put_bytes, put_int
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.memory import check
 from mmulator.doors.libcuda.state import state
@@ -64,7 +64,7 @@ def advise(address: int, size: int, advice: int, device: int) -> None:
     advised(address, size, advice, _by_number(device))
 
 
-@api("cuMemAdvise_v2", "pqiq", 12020)
+@api("cuMemAdvise_v2", "pqiq", 12020, runtime="MemAdvise_v2")
 def advise_2(address: int, size: int, advice: int, where: int) -> None:
     advised(address, size, advice, location(where))
 
@@ -75,13 +75,13 @@ def prefetch(address: int, size: int, device: int, stream: int) -> None:
     _of(address, size).fetched = _by_number(device)
 
 
-@api("cuMemPrefetchAsync_v2", "pqqup", 12020)
+@api("cuMemPrefetchAsync_v2", "pqqup", 12020, runtime="MemPrefetchAsync_v2")
 def prefetch_2(address: int, size: int, where: int, flags: int, stream: int) -> None:
     state().stream(stream)
     _of(address, size).fetched = location(where)
 
 
-@api("cuMemRangeGetAttribute", "pqipq")
+@api("cuMemRangeGetAttribute", "pqipq", runtime=True)
 def range_attribute(out: int, room: int, number: int, address: int, size: int) -> None:
     """Write an attribute of managed memory: an int, or an array of devices that use it."""
     found = _of(address, size)
@@ -99,15 +99,13 @@ def range_attribute(out: int, room: int, number: int, address: int, size: int) -
         put_int(out + at, none)
 
 
-@api("cuMemRangeGetAttributes", "pppqpq")
+@api("cuMemRangeGetAttributes", "pppqpq", runtime=True)
 def range_attributes(outs: int, rooms: int, numbers: int, number: int, address: int, size: int) -> None:
     for n in range(number):
         range_attribute(get(outs + 8 * n), get(rooms + 8 * n), get(numbers + 4 * n, 4), address, size)
 
 
-@api("cuStreamAttachMemAsync", "ppqu")
-def attach(stream: int, address: int, size: int, flags: int) -> None:
-    memory.find(address)
+accepts("cuStreamAttachMemAsync", "ppqu", lambda stream, address: memory.find(address), runtime=True)
 
 
 # batches ----------------------------------------------------------------------------------------------------------------
@@ -135,8 +133,8 @@ def copies(to: int, sources: int, sizes: int, number: int, attributes: int, indi
             memory.copy_any(*ends)
 
 
-@api("cuMemPrefetchBatchAsync", "ppqppqqp", 13000)
-@api("cuMemDiscardAndPrefetchBatchAsync", "ppqppqqp", 13000)
+@api("cuMemPrefetchBatchAsync", "ppqppqqp", 13000, runtime=True)
+@api("cuMemDiscardAndPrefetchBatchAsync", "ppqppqqp", 13000, runtime=True)
 def prefetches(
     addresses: int, sizes: int, number: int, places: int, indices: int, sets: int, flags: int, stream: int
 ) -> None:
@@ -147,7 +145,7 @@ def prefetches(
         prefetch_2(get(addresses + 8 * n), get(sizes + 8 * n), get(places + 8 * which), 0, stream)
 
 
-@api("cuMemDiscardBatchAsync", "ppqqp", 13000)
+@api("cuMemDiscardBatchAsync", "ppqqp", 13000, runtime=True)
 def discards(addresses: int, sizes: int, number: int, flags: int, stream: int) -> None:
     """Let arrays lose what they hold: they keep it."""
     state().stream(stream)
@@ -156,14 +154,14 @@ def discards(addresses: int, sizes: int, number: int, flags: int, stream: int) -
 
 
 # streams ----------------------------------------------------------------------------------------------------------------
-@api("cuStreamGetAttribute", "pip")
+@api("cuStreamGetAttribute", "pip", runtime=True)
 def get_attribute(stream: int, number: int, out: int) -> None:
     queue = state().stream(stream)
     kept = queue.attributes.get(number, bytes(64))
     put_bytes(out, queue.priority.to_bytes(4, "little", signed=True) if number == _PRIORITY else kept)
 
 
-@api("cuStreamSetAttribute", "pip")
+@api("cuStreamSetAttribute", "pip", runtime=True)
 def set_attribute(stream: int, number: int, value: int) -> None:
     """Keep an attribute; none changes what a stream does here."""
     queue = state().stream(stream)
@@ -173,72 +171,19 @@ def set_attribute(stream: int, number: int, value: int) -> None:
         queue.attributes[number] = get_bytes(value, 64)
 
 
-@api("cuStreamCopyAttributes", "pp")
+@api("cuStreamCopyAttributes", "pp", runtime=True)
 def copy_attributes(to: int, source: int) -> None:
     state().stream(to).attributes = dict(state().stream(source).attributes)
 
 
-@api("cuStreamWriteValue32 cuStreamWriteValue32_v2", "ppuu", 11070)
-def write_32(stream: int, address: int, value: int, flags: int) -> None:
-    state().stream(stream)
-    memory.fill(address, value, 4, 1)
+def _writes(size: int, letter: str) -> None:
+    """The function that writes a number of `size` bytes."""
+
+    @api(f"cuStreamWriteValue{8 * size} cuStreamWriteValue{8 * size}_v2", f"pp{letter}u", 11070)
+    def write(stream: int, address: int, value: int) -> None:
+        state().stream(stream)
+        memory.fill(address, value, size, 1)
 
 
-@api("cuStreamWriteValue64 cuStreamWriteValue64_v2", "ppqu", 11070)
-def write_64(stream: int, address: int, value: int, flags: int) -> None:
-    state().stream(stream)
-    memory.fill(address, value, 8, 1)
-
-
-# what the host can do -----------------------------------------------------------------------------------------------------
-@api("cuDeviceGetHostAtomicCapabilities", "ppui", 13000)
-def host_atomics(out: int, operations: int, number: int, device: int) -> None:
-    """Write no capability for each operation, as of a device on PCIe (CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED is 0)."""
-    for n in range(number):
-        put_int(out + 4 * n, 0)
-
-
-@api("cuMemSetMemPool", "pip", 13000)
-def set_location_pool(where: int, kind: int, pool: int) -> None:
-    memory.pool_trim(pool)
-
-
-@api("cuDeviceGetP2PAttribute", "piii")
-def peer_attribute(out: int, number: int, device: int, peer: int) -> None:
-    raise Refused(Code.INVALID_DEVICE)
-
-
-@api("cuCtxEnablePeerAccess", "pu")
-@api("cuCtxDisablePeerAccess", "p")
-def peer_access(context: int) -> None:
-    raise Refused(Code.PEER_ACCESS_UNSUPPORTED)
-
-
-@api("cuDeviceGetLuid", "ppi")
-def luid(out: int, mask: int, device: int) -> None:
-    raise Refused(Code.NOT_SUPPORTED)
-
-
-@api("cuCtxResetPersistingL2Cache")
-def reset_cache() -> None:
-    """Nothing: there is no second cache to set aside."""
-
-
-@api("cuCtxSynchronize_v2", "p", 13000)
-@api("cuCtxSetFlags", "u")
-def context_nothing(word: int) -> None:
-    """Nothing: each launch is over when its call returns, and flags say how to wait."""
-
-
-@api("cuCtxGetDevice_v2", "pp", 13000)
-def context_device(out: int, context: int) -> None:
-    put_int(out, 0)
-
-
-@api("cuCtxCreate_v3", "ppiui", 11040)
-def context_create(out: int, affinities: int, number: int, flags: int, device: int) -> None:
-    from mmulator.doors.libcuda.device import context_create as create
-
-    create(out, flags, device)
-
-
+_writes(4, "u")
+_writes(8, "q")

@@ -2,8 +2,9 @@
 
 import ctypes
 import struct
+from collections.abc import Callable
 
-from mmulator.doors.libcuda.abi import Refused, api, get, get_bytes, needed, put, put_bytes, put_int
+from mmulator.doors.libcuda.abi import Refused, accepts, answers, api, get, get_bytes, needed, put, put_bytes
 from mmulator.doors.libcuda.clusters import checked, configuration
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.modules import blocks_per_multiprocessor
@@ -110,7 +111,7 @@ def launch_kernel_ex(config: int, f: int, pointers: int, extra: int) -> None:
         event_record(event, c.stream)
 
 
-@api("cuLaunchHostFunc", "ppp")
+@api("cuLaunchHostFunc", "ppp", runtime=True)
 def host_function(stream: int, function: int, data: int) -> None:
     needed(function, "host function")
     queue = state().stream(stream)
@@ -120,7 +121,7 @@ def host_function(stream: int, function: int, data: int) -> None:
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)(data)
 
 
-@api("cuStreamAddCallback", "pppu")
+@api("cuStreamAddCallback", "pppu", runtime=True)
 def add_callback(stream: int, function: int, data: int, flags: int) -> None:
     needed(function, "host function")
     queue = state().stream(stream)
@@ -131,7 +132,7 @@ def add_callback(stream: int, function: int, data: int, flags: int) -> None:
 
 # streams ------------------------------------------------------------------------------------------------------------
 @api("cuStreamCreate", "pu")
-@api("cuStreamCreateWithPriority", "pui")
+@api("cuStreamCreateWithPriority", "pui", runtime=True)
 def stream_create(out: int, flags: int, priority: int = 0) -> None:
     needed(out)
     made = StreamState(state().driver.new_stream(), flags, min(max(priority, -5), 0))
@@ -147,46 +148,27 @@ def stream_destroy(handle: int) -> None:
     del state().streams[handle], state().objects[handle]
 
 
-@api("cuStreamSynchronize cuStreamQuery", "p")
-def stream_synchronize(handle: int) -> None:
-    state().stream(handle)
+def _of_stream(value: Callable[[StreamState, int], int]) -> Callable[[int], int]:
+    """A number that a function answers about a stream. value: gets its handle, too."""
+    return lambda handle: value(state().stream(handle), handle)
 
 
-@api("cuStreamGetPriority", "pp")
-def stream_priority(handle: int, out: int) -> None:
-    put_int(out, state().stream(handle).priority)
-
-
-@api("cuStreamGetFlags", "pp")
-def stream_flags(handle: int, out: int) -> None:
-    put_int(out, state().stream(handle).flags)
-
-
-@api("cuStreamGetId", "pp")
-def stream_id(handle: int, out: int) -> None:
-    state().stream(handle)
-    put(out, handle)
-
-
-@api("cuStreamGetDevice", "pp")
-def stream_device(handle: int, out: int) -> None:
-    state().stream(handle)
-    put_int(out, 0)
-
-
-@api("cuStreamGetCtx", "pp")
-def stream_context(handle: int, out: int) -> None:
-    state().stream(handle)
-    put(out, PRIMARY)
+accepts("cuStreamSynchronize cuStreamQuery", "p", lambda handle: state().stream(handle), runtime=True)
+answers("cuStreamGetPriority", "pp", _of_stream(lambda queue, _: queue.priority), 1, runtime=True)
+answers("cuStreamGetFlags", "pp", _of_stream(lambda queue, _: queue.flags), 1, runtime=True)
+answers("cuStreamGetId", "pp", _of_stream(lambda _, handle: handle), 1, 8, runtime=True)
+answers("cuStreamGetDevice", "pp", _of_stream(lambda *_: 0), 1, runtime=True)
+answers("cuStreamGetCtx", "pp", _of_stream(lambda *_: PRIMARY), 1, 8)
 
 
 @api("cuStreamGetCtx_v2", "ppp", 12050)
 def stream_contexts(handle: int, out: int, green: int) -> None:
-    stream_context(handle, out)
+    state().stream(handle)
+    put(out, PRIMARY)
     put(green, 0)
 
 
-@api("cuStreamWaitEvent", "ppu")
+@api("cuStreamWaitEvent", "ppu", runtime=True)
 def stream_wait(handle: int, event: int, flags: int) -> None:
     queue, found = state().stream(handle), state().find(event, EventState)
     if found.captured is not None:
@@ -204,14 +186,14 @@ def event_create(out: int, flags: int) -> None:
     put(out, state().add(EventState(Event(), not flags & 2)))
 
 
-@api("cuEventDestroy cuEventDestroy_v2", "p", 4000, back=True)
+@api("cuEventDestroy cuEventDestroy_v2", "p", 4000, back=True, runtime=True)
 def event_destroy(handle: int) -> None:
     state().find(handle, EventState)
     del state().objects[handle]
 
 
-@api("cuEventRecord", "pp")
-@api("cuEventRecordWithFlags", "ppu")
+@api("cuEventRecord", "pp", runtime=True)
+@api("cuEventRecordWithFlags", "ppu", runtime=True)
 def event_record(handle: int, stream: int, flags: int = 0) -> None:
     found, queue = state().find(handle, EventState), state().stream(stream)
     if queue.capture is not None:
@@ -219,11 +201,6 @@ def event_record(handle: int, stream: int, flags: int = 0) -> None:
     else:
         found.captured = None
         found.event.record(queue.stream)
-
-
-@api("cuEventQuery cuEventSynchronize", "p")
-def event_query(handle: int) -> None:
-    _recorded(handle)
 
 
 def _recorded(handle: int) -> EventState:
@@ -234,7 +211,10 @@ def _recorded(handle: int) -> EventState:
     return found
 
 
-@api("cuEventElapsedTime cuEventElapsedTime_v2", "ppp", 12080)
+accepts("cuEventQuery cuEventSynchronize", "p", _recorded, runtime=True)
+
+
+@api("cuEventElapsedTime cuEventElapsedTime_v2", "ppp", 12080, runtime="EventElapsedTime EventElapsedTime_v2")
 def event_elapsed(out: int, start: int, end: int) -> None:
     first, last = _recorded(start), _recorded(end)
     if not (first.timing and last.timing) or first.event.at is None or last.event.at is None:

@@ -13,23 +13,20 @@ from contextlib import suppress
 from pathlib import Path
 
 from mmulator.doors.graphs import calls, captures, operations, structs
-from mmulator.doors.libcuda import clusters, device, hints, launches, linking, memory, modules, tensormaps, virtual
+from mmulator.doors.libcuda import abi, clusters, device, hints, launches, memory, modules, tensormaps, virtual
 from mmulator.doors.libcuda.abi import (
     ENTRIES,
     Refused,
     api,
     get_bytes,
     guarded,
-    name_of,
-    pending,
     put,
     put_int,
     resolve,
-    taken,
     telling,
     text,
     unsupported,
-)  # fmt: skip
+)
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.library import callers, leaving
 from mmulator.doors.library.elf import COUNT, ENDED, ENTRIES_OF_RING, ENTRY, RING, STATE, TABLE, Exports, library
@@ -40,7 +37,7 @@ from mmulator.refusals import register
 
 SONAME = "libcuda.so.1"
 CHAPTERS = (
-    device, memory, virtual, hints, modules, linking, launches, clusters, tensormaps, operations, captures, calls, structs,
+    device, memory, virtual, hints, modules, launches, clusters, tensormaps, operations, captures, calls, structs,
 )  # fmt: skip
 # What destructors of C++ libraries call before or when they give something back (PyCUDA): a failure would end the process.
 AT_THE_END = {
@@ -92,7 +89,7 @@ class Loaded:
         ended = self.address(ENDED)
         for n, name in enumerate(self.names):
             self.table[n] = ENTRIES[name].pointer if name in ENTRIES else self.refuses(name) if n < self.written else ended
-        pending.append(self.carry_out)
+        abi.pending.append(self.carry_out)
 
     def carry_out(self) -> None:
         """Carry out the calls that were noted since the last one."""
@@ -110,7 +107,7 @@ class Loaded:
                 name = self.noted[number - 1]
                 code = ENTRIES[name].call(*((first, second)[: len(ENTRIES[name].native.argtypes)]))
                 if code:
-                    why = taken() or name_of(code)
+                    why = abi.taken() or abi.name_of(code)
                     print(f"mmulator: {name}(0x{first:x}) failed: {why}", file=sys.stderr)
         finally:
             self.busy = False

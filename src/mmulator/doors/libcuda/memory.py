@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
-from mmulator.doors.libcuda.abi import Refused, api, get, get_bytes, needed, put, put_int
+from mmulator.doors.libcuda.abi import Refused, accepts, answers, api, get, get_bytes, needed, put
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.device import current_context
 from mmulator.doors.libcuda.state import POOL, PRIMARY, check_device, state
@@ -73,6 +73,8 @@ def charge(size: int) -> None:
     _used[0] += size
 
 
+@api("cuMemFree cuMemFree_v2", "p", 3020, back=True, runtime="Free FreeHost")
+@api("cuMemFreeHost", "p", back=True)
 def free(address: int) -> None:
     if not address:
         return
@@ -147,11 +149,6 @@ def mem_alloc(out: int, size: int) -> None:
     put(out, allocate(size, DEVICE_KIND))
 
 
-@api("cuMemAllocAsync", "pqp")
-def mem_alloc_async(out: int, size: int, stream: int) -> None:
-    put(out, allocate_on(stream, size))
-
-
 def allocate_on(stream: int, size: int, pool: int = POOL) -> int:
     """Address of memory that a stream allocates: a stream that is captured does so each time its graph runs."""
     queue, found = state().stream(stream), _pool(pool)
@@ -164,9 +161,11 @@ def allocate_on(stream: int, size: int, pool: int = POOL) -> int:
     return captured
 
 
-@api("cuMemAllocFromPoolAsync", "pqpp")
-def mem_alloc_from_pool(out: int, size: int, pool: int, stream: int) -> None:
-    put(out, allocate_on(stream, size, pool))
+answers("cuMemAllocAsync", "pqp", lambda size, stream: allocate_on(stream, size), 0, 8)
+answers(
+    "cuMemAllocFromPoolAsync", "pqpp", lambda size, pool, stream: allocate_on(stream, size, pool), 0, 8,
+    runtime="MallocFromPoolAsync",
+)  # fmt: skip
 
 
 def set_aside(size: int) -> Allocation:
@@ -204,9 +203,7 @@ def mem_alloc_pitch(out: int, pitch: int, width: int, height: int, element: int)
     put(pitch, line)
 
 
-@api("cuMemAllocHost cuMemAllocHost_v2", "pq", 3020)
-def mem_alloc_host(out: int, size: int) -> None:
-    put(out, allocate(size, PINNED))
+answers("cuMemAllocHost cuMemAllocHost_v2", "pq", lambda size: allocate(size, PINNED), 0, 8, 3020)
 
 
 @api("cuMemHostAlloc", "pqu")
@@ -216,13 +213,7 @@ def mem_host_alloc(out: int, size: int, flags: int) -> None:
     put(out, address)
 
 
-@api("cuMemFree cuMemFree_v2", "p", 3020, back=True)
-@api("cuMemFreeHost", "p", back=True)
-def mem_free(address: int) -> None:
-    free(address)
-
-
-@api("cuMemFreeAsync", "pp", back=True)
+@api("cuMemFreeAsync", "pp", back=True, runtime="FreeAsync")
 def free_on(address: int, stream: int) -> None:
     queue = state().stream(stream)
     if queue.capture is not None:
@@ -231,7 +222,7 @@ def free_on(address: int, stream: int) -> None:
         free(address)
 
 
-@api("cuMemHostRegister cuMemHostRegister_v2", "pqu", 6050)
+@api("cuMemHostRegister cuMemHostRegister_v2", "pqu", 6050, runtime="HostRegister")
 def mem_host_register(address: int, size: int, flags: int) -> None:
     if not address or not size:
         raise Refused(Code.INVALID_VALUE)
@@ -243,7 +234,7 @@ def mem_host_register(address: int, size: int, flags: int) -> None:
     _identities[address] = next(_identity)
 
 
-@api("cuMemHostUnregister", "p")
+@api("cuMemHostUnregister", "p", runtime="HostUnregister")
 def mem_host_unregister(address: int) -> None:
     if _owners.pop(address, None) is None:
         raise Refused(Code.HOST_MEMORY_NOT_REGISTERED)
@@ -251,19 +242,14 @@ def mem_host_unregister(address: int) -> None:
     _flags.pop(address, None)
 
 
-@api("cuMemHostGetDevicePointer cuMemHostGetDevicePointer_v2", "ppu", 3020)
-def mem_host_device_pointer(out: int, address: int, flags: int) -> None:
-    find(address)
-    put(out, address)
+answers(
+    "cuMemHostGetDevicePointer cuMemHostGetDevicePointer_v2", "ppu", lambda address: find(address) and address, 0, 8, 3020,
+    runtime="HostGetDevicePointer",
+)  # fmt: skip
+answers("cuMemHostGetFlags", "pp", lambda address: find(address) and _flags.get(address, 0), runtime="HostGetFlags")
 
 
-@api("cuMemHostGetFlags", "pp")
-def mem_host_flags(out: int, address: int) -> None:
-    find(address)
-    put_int(out, _flags.get(address, 0))
-
-
-@api("cuMemGetInfo cuMemGetInfo_v2", "pp", 3020)
+@api("cuMemGetInfo cuMemGetInfo_v2", "pp", 3020, runtime=True)
 def mem_info(free_bytes: int, total: int) -> None:
     memory = state().driver.device.memory
     put(free_bytes, memory - used())
@@ -309,9 +295,7 @@ def pointer_attributes(number: int, numbers: int, outs: int, address: int) -> No
         put(out, value, size)
 
 
-@api("cuPointerSetAttribute", "pip")
-def pointer_set_attribute(value: int, number: int, address: int) -> None:
-    find(address)
+accepts("cuPointerSetAttribute", "pip", lambda value, number, address: find(address))
 
 
 # copies -------------------------------------------------------------------------------------------------------------
@@ -439,50 +423,49 @@ def _made(kind: int, location: int) -> MemoryPool:
     return MemoryPool(where, access=3 if where == DEVICE_KIND else 0)
 
 
-@api("cuMemPoolCreate", "pp")
+@api("cuMemPoolCreate", "pp", runtime=True)
 def pool_create(out: int, properties: int) -> None:
     kind, _, location = struct.unpack("<3I", get_bytes(properties, 12))
     put(out, state().add(_made(kind, location)))
 
 
-@api("cuMemPoolDestroy", "p", back=True)
+@api("cuMemPoolDestroy", "p", back=True, runtime=True)
 def pool_destroy(pool: int) -> None:
     _pool(pool)
     state().objects.pop(pool, None)
 
 
-@api("cuMemPoolSetAttribute", "pip")
+@api("cuMemPoolSetAttribute", "pip", runtime=True)
 def pool_set(pool: int, number: int, value: int) -> None:
     if number not in range(1, 9):
         raise Refused(Code.INVALID_VALUE)
     _pool(pool).attributes[number] = get(value, 8 if number in _WIDE else 4)
 
 
-@api("cuMemPoolGetAttribute", "pip")
+@api("cuMemPoolGetAttribute", "pip", runtime=True)
 def pool_get(pool: int, number: int, out: int) -> None:
     if number not in range(1, 9):
         raise Refused(Code.INVALID_VALUE)
     put(out, _pool(pool).attributes.get(number, 0), 8 if number in _WIDE else 4)
 
 
-@api("cuMemPoolTrimTo", "pq")
-def pool_trim(pool: int) -> None:
-    _pool(pool)
+accepts("cuMemPoolTrimTo", "pq", _pool, runtime=True)
+accepts("cuMemSetMemPool", "pip", lambda where, kind, pool: _pool(pool), 13000, runtime=True)
 
 
-@api("cuMemPoolSetAccess", "ppq")
+@api("cuMemPoolSetAccess", "ppq", runtime=True)
 def pool_set_access(pool: int, descriptions: int, number: int) -> None:
     for kind, _, access in struct.iter_unpack("<IiI", get_bytes(descriptions, 12 * number)):
         if kind == 1:
             _pool(pool).access = access
 
 
-@api("cuMemPoolGetAccess", "ppp")
-def pool_get_access(out: int, pool: int, location: int) -> None:
-    put_int(out, _pool(pool).access if get(location, 4) == 1 else 0)
+answers(
+    "cuMemPoolGetAccess", "ppp", lambda pool, location: _pool(pool).access if get(location, 4) == 1 else 0, runtime=True
+)  # fmt: skip
 
 
-@api("cuMemGetMemPool cuMemGetDefaultMemPool", "ppi")
+@api("cuMemGetMemPool cuMemGetDefaultMemPool", "ppi", runtime=True)
 def memory_pool(out: int, location: int, kind: int) -> None:
     made = _made(kind, get(location, 4))
     if made.kind not in _defaults:
@@ -490,7 +473,7 @@ def memory_pool(out: int, location: int, kind: int) -> None:
     put(out, _defaults[made.kind])
 
 
-@api("cuDeviceSetMemPool", "ip")
+@api("cuDeviceSetMemPool", "ip", runtime=True)
 def set_pool(device: int, pool: int) -> None:
     check_device(device)
     _pool(pool)

@@ -1,11 +1,12 @@
 """Modules, libraries, functions and kernels. A library and a module are one thing here, and so are a kernel and a function."""
 
 from ctypes import addressof, create_string_buffer
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
+from typing import Any
 
-from mmulator.doors.libcuda.abi import Refused, api, c_string, put, put_int, text
-from mmulator.doors.libcuda.attributes import cluster_attributes, set_cluster_attribute
+from mmulator.doors.libcuda.abi import Refused, accepts, answers, api, c_string, get, put, put_int, text, unsupported
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.images import ptx_at
 from mmulator.doors.libcuda.runtime import with_runtime
@@ -13,6 +14,8 @@ from mmulator.doors.libcuda.state import CudaKernel, CudaLibrary, state
 from mmulator.driver.cubin import CubinResources, resources
 from mmulator.errors import LaunchError
 from mmulator.launch.limits import KIB, MAX_THREADS, MULTIPROCESSOR, held_by, reserved
+from mmulator.ptx.directives import clusters
+from mmulator.toolkit.joining import join
 
 STATIC_SHARED = 48 * KIB  # bytes of a block, unless its kernel opts in to more
 
@@ -25,7 +28,7 @@ def load(image: int) -> int:
 @api("cuModuleLoadData", "pp")
 @api("cuModuleLoadDataEx", "ppupp")
 @api("cuModuleLoadFatBinary", "pp")
-@api("cuLibraryLoadData", "ppppuppu")
+@api("cuLibraryLoadData", "ppppuppu", runtime=True)
 def module_load_data(out: int, image: int) -> None:
     put(out, load(image))
 
@@ -43,13 +46,13 @@ def _load_bytes(data: bytes) -> int:
 
 
 @api("cuModuleLoad", "pp")
-@api("cuLibraryLoadFromFile", "ppppuppu")
+@api("cuLibraryLoadFromFile", "ppppuppu", runtime=True)
 def module_load(out: int, name: int) -> None:
     put(out, _load_bytes(file(name)))
 
 
 @api("cuModuleUnload", "p", back=True)
-@api("cuLibraryUnload", "p", back=True)
+@api("cuLibraryUnload", "p", back=True, runtime=True)
 def module_unload(handle: int) -> None:
     library = state().find(handle, CudaLibrary)
     for kernel in library.functions.values():
@@ -57,10 +60,7 @@ def module_unload(handle: int) -> None:
     del state().objects[handle]
 
 
-@api("cuLibraryGetModule", "pp")
-def library_module(out: int, handle: int) -> None:
-    state().find(handle, CudaLibrary)
-    put(out, handle)
+answers("cuLibraryGetModule", "pp", lambda handle: state().find(handle, CudaLibrary) and handle, 0, 8)
 
 
 # functions ----------------------------------------------------------------------------------------------------------
@@ -76,29 +76,24 @@ def function(handle: int, name: str) -> int:
     return known
 
 
-@api("cuModuleGetFunction cuLibraryGetKernel", "ppp")
-def get_function(out: int, handle: int, name: int) -> None:
-    put(out, function(handle, text(name)))
+def _library_of(kernel: int) -> int:
+    library = state().find(kernel, CudaKernel).library
+    return next(h for h, thing in state().objects.items() if thing is library)
 
 
-@api("cuKernelGetFunction", "pp")
-def kernel_function(out: int, kernel: int) -> None:
-    state().find(kernel, CudaKernel)
-    put(out, kernel)
+answers(
+    "cuModuleGetFunction cuLibraryGetKernel", "ppp", lambda handle, name: function(handle, text(name)), 0, 8,
+    runtime="LibraryGetKernel",
+)  # fmt: skip
+answers("cuKernelGetFunction", "pp", lambda kernel: state().find(kernel, CudaKernel) and kernel, 0, 8)
+answers("cuKernelGetLibrary cuFuncGetModule", "pp", _library_of, 0, 8)
+answers(
+    "cuLibraryGetKernelCount cuModuleGetFunctionCount", "pp",
+    lambda handle: len(state().find(handle, CudaLibrary).loaded.module), runtime="LibraryGetKernelCount",
+)  # fmt: skip
 
 
-@api("cuKernelGetLibrary cuFuncGetModule", "pp")
-def kernel_library(out: int, handle: int) -> None:
-    kernel = state().find(handle, CudaKernel)
-    put(out, next(h for h, thing in state().objects.items() if thing is kernel.library))
-
-
-@api("cuLibraryGetKernelCount cuModuleGetFunctionCount", "pp")
-def kernel_count(out: int, handle: int) -> None:
-    put_int(out, len(state().find(handle, CudaLibrary).loaded.module))
-
-
-@api("cuLibraryEnumerateKernels cuModuleEnumerateFunctions", "pup")
+@api("cuLibraryEnumerateKernels cuModuleEnumerateFunctions", "pup", runtime="LibraryEnumerateKernels")
 def kernels(out: int, number: int, handle: int) -> None:
     for n, name in zip(range(number), state().find(handle, CudaLibrary).loaded.module):
         put(out + 8 * n, function(handle, name))
@@ -118,9 +113,9 @@ def parameter(kernel: int, number: int, offset: int, size: int) -> None:
     put(size, found.params[number].size)
 
 
-@api("cuKernelGetParamCount cuFuncGetParamCount", "pp")
-def parameters(kernel: int, out: int) -> None:
-    put(out, len(state().find(kernel, CudaKernel).function.params))
+answers(
+    "cuKernelGetParamCount cuFuncGetParamCount", "pp", lambda kernel: len(state().find(kernel, CudaKernel).function.params), 1, 8
+)
 
 
 # attributes ---------------------------------------------------------------------------------------------------------
@@ -171,24 +166,14 @@ def set_attribute(handle: int, number: int, value: int) -> None:
         set_cluster_attribute(kernel, number, value)
 
 
-@api("cuKernelSetAttribute", "iipi")
-def set_kernel_attribute(number: int, value: int, kernel: int, device: int) -> None:
-    set_attribute(kernel, number, value)
-
-
-@api("cuFuncSetCacheConfig cuFuncSetSharedMemConfig", "pi")
-@api("cuKernelSetCacheConfig", "pii")
-@api("cuFuncLoad", "p")
-@api("cuFuncSetBlockShape", "piii")  # of a launch by cuLaunchGrid, which is refused; others name their own
-@api("cuFuncSetSharedSize", "pu")
-def set_cache(kernel: int) -> None:
-    state().find(kernel, CudaKernel)
-
-
-@api("cuFuncIsLoaded", "pp")
-@api("cuModuleGetLoadingMode", "p")
-def is_loaded(out: int) -> None:
-    put_int(out, 1)
+api("cuKernelSetAttribute", "iipi")(lambda number, value, kernel, device: set_attribute(kernel, number, value))
+for _name, _signature in (
+    ("cuFuncSetCacheConfig cuFuncSetSharedMemConfig", "pi"), ("cuKernelSetCacheConfig", "pii"), ("cuFuncLoad", "p"),
+    ("cuFuncSetBlockShape", "piii"), ("cuFuncSetSharedSize", "pu"),  # of cuLaunchGrid, which is refused; others name their own
+):  # fmt: skip
+    accepts(_name, _signature, lambda kernel: state().find(kernel, CudaKernel))
+answers("cuFuncIsLoaded", "pp", lambda: 1)
+answers("cuModuleGetLoadingMode", "p", lambda: 1)
 
 
 # variables ----------------------------------------------------------------------------------------------------------
@@ -213,7 +198,7 @@ class _Kept:
 
 
 @api("cuModuleGetGlobal cuModuleGetGlobal_v2", "pppp", 3020)
-@api("cuLibraryGetGlobal cuLibraryGetManaged", "pppp")
+@api("cuLibraryGetGlobal cuLibraryGetManaged", "pppp", runtime=True)
 def module_global(out: int, size: int, handle: int, name: int) -> None:
     address, number = variable(state().find(handle, CudaLibrary), text(name))
     put(out, address)
@@ -268,8 +253,6 @@ def occupancy(out: int, kernel: int, threads: int, dynamic: int) -> None:
 def potential_block(grid: int, block: int, handle: int, size_of: int, dynamic: int, limit: int) -> None:
     """Write the largest block, where its shared memory does not depend on its size."""
     if size_of:
-        from mmulator.doors.libcuda.abi import unsupported
-
         raise unsupported("cuOccupancyMaxPotentialBlockSize", "shared memory by a function of the block size")
     kernel = state().find(handle, CudaKernel)
     most = min(limit or MAX_THREADS, _most_threads(kernel))
@@ -286,3 +269,89 @@ def available_shared(out: int, handle: int, blocks: int, threads: int) -> None:
         raise Refused(Code.INVALID_VALUE)
     each = min(MULTIPROCESSOR[chip.name][2] * KIB // blocks // 128 * 128, chip.shared)
     put(out, max(each - kernel.function.static_shared, 0))
+
+
+# clusters in which kernels are launched (CUfunction_attribute) ----------------------------------------------------------------
+Extent = tuple[int, int, int]
+MUST_BE_SET, WIDTH, HEIGHT, DEPTH, NON_PORTABLE, POLICY = range(10, 16)
+_EXTENT = (WIDTH, HEIGHT, DEPTH)
+_MOST = {NON_PORTABLE: 2**31 - 1, POLICY: 2}  # a value of the first is true or false
+
+
+def compiled_cluster(kernel: CudaKernel) -> Extent | None:
+    """The cluster of the kernel's .reqnctapercluster; None without one."""
+    return clusters(kernel.function.kernel.head).shape
+
+
+def required_cluster(kernel: CudaKernel) -> Extent | None:
+    """The cluster that the kernel's text requires, or that was set on it."""
+    x, y, z = (kernel.clusters.get(n, 0) for n in _EXTENT)
+    return compiled_cluster(kernel) or ((x, y, z) if x else None)
+
+
+def cluster_attributes(kernel: CudaKernel) -> dict[int, int]:
+    """Attributes of a kernel by their numbers. A cluster that nothing requires has extents of 0."""
+    extent = required_cluster(kernel) or (0, 0, 0)
+    explicit = clusters(kernel.function.kernel.head).explicit
+    return {MUST_BE_SET: int(explicit), NON_PORTABLE: 0, POLICY: 0, **kernel.clusters, **dict(zip(_EXTENT, extent))}
+
+
+def set_cluster_attribute(kernel: CudaKernel, number: int, value: int) -> None:
+    """Set an attribute. Raises Refused for an attribute or a value that cannot be set."""
+    if number in _EXTENT:
+        if compiled_cluster(kernel) is not None:
+            why = LaunchError(f"{kernel.function.name} is compiled for clusters of one size: no other can be set")
+            raise Refused(Code.NOT_PERMITTED, why)
+        if value < 0:
+            raise Refused(Code.INVALID_VALUE)
+    else:
+        if not 0 <= value <= _MOST.get(number, -1):
+            raise Refused(Code.INVALID_VALUE)
+        value = min(value, 1) if number == NON_PORTABLE else value
+    kernel.clusters[number] = value
+    kernel.shapes.clear()
+
+
+# CUDA's linker: images are gathered, their PTX becomes one module, and that is what a program loads --------------------
+_LOGS = {3, 5}  # CU_JIT_INFO_LOG_BUFFER and CU_JIT_ERROR_LOG_BUFFER
+
+
+@dataclass(eq=False)
+class CudaLink:
+    """A linker. texts: the PTX of each image. image: what was linked, once it is."""
+
+    texts: list[str] = field(default_factory=list)
+    image: Any = None
+
+
+@api("cuLinkCreate cuLinkCreate_v2", "uppp", 6050)
+def link_create(number: int, options: int, values: int, out: int) -> None:
+    for n in range(number):
+        if get(options + 4 * n, 4) in _LOGS:
+            put(get(values + 8 * n), 0, 1)  # nothing to tell
+    put(out, state().add(CudaLink()))
+
+
+@api("cuLinkAddData cuLinkAddData_v2", "pipqpupp", 6050)
+def link_add(handle: int, kind: int, image: int) -> None:
+    state().find(handle, CudaLink).texts.append(ptx_at(image)[0])
+
+
+@api("cuLinkAddFile cuLinkAddFile_v2", "pipupp", 6050)
+def link_add_file(handle: int, kind: int, name: int) -> None:
+    held = create_string_buffer(file(name))
+    link_add(handle, kind, addressof(held))
+
+
+@api("cuLinkComplete", "ppp")
+def link_complete(handle: int, out: int, size: int) -> None:
+    found = state().find(handle, CudaLink)
+    found.image = create_string_buffer(join(found.texts).encode())
+    put(out, addressof(found.image))
+    put(size, len(found.image))
+
+
+@api("cuLinkDestroy", "p", back=True)
+def link_destroy(handle: int) -> None:
+    state().find(handle, CudaLink)
+    del state().objects[handle]

@@ -1,15 +1,57 @@
-"""Programs and linkers of cuda.core. Each cubin that they make is followed by the PTX it was made from."""
+"""The door of cuda.core: compilers and linkers whose cubins are followed by their PTX, and errors with the driver's reason.
 
+`install()` before a program uses a device, or `mmulator exec`.
+"""
+
+import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from mmulator.errors import UnsupportedError
+from mmulator.doors.libcuda import loading
+from mmulator.doors.libcuda.abi import taken
+from mmulator.doors.library import leaving
+from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.toolkit.cubin import ptx_within, with_ptx
 from mmulator.toolkit.joining import join
+from mmulator.versions import TABLE
 
 
+def install() -> None:
+    """Make cuda.core find the device of this process. Call it before the first use of a device; a second call does nothing.
+
+    Raises UnsupportedError where CUDA's own driver is loaded already, and for an unknown version of cuda.core.
+    """
+    loading.install()
+    import cuda.core as core
+    from cuda.core import _linker, _program
+    from cuda.core._utils import cuda_utils
+
+    if hasattr(core, "mmulator"):
+        return
+    if not hasattr(_program, "_program_compile_uncached") or not hasattr(cuda_utils, "CUDAError"):
+        raise UnsupportedError(f"cuda.core {core.__version__} is not known", hint=TABLE["cuda-core"].mend)
+    for module, name, made in (
+        (_linker, "Linker", linker_class(core.Linker)), (_program, "Program", program_class(core.Program)),
+    ):  # fmt: skip
+        _replace(name, getattr(core, name), made)
+        setattr(module, name, made)
+        setattr(core, name, made)
+    _program._program_compile_uncached = compiling(_program._program_compile_uncached)
+    cuda_utils.CUDAError = telling_class(cuda_utils.CUDAError)
+    core.mmulator = True
+
+
+def _replace(name: str, old: Any, new: Any) -> None:
+    """Replace a class also in modules that have imported it by its name already."""
+    for module in list(sys.modules.values()):
+        if getattr(module, "__dict__", {}).get(name) is old:
+            setattr(module, name, new)
+
+
+# compilers --------------------------------------------------------------------------------------------------------------
 def linker_class(base: Any) -> Any:
     """A subclass of cuda.core's Linker whose `link("cubin")` keeps the PTX."""
 
@@ -109,3 +151,53 @@ def _bytes(code: Any) -> bytes:
 
 def _text(code: Any) -> str:
     return _bytes(code).decode().strip("\0")
+
+
+# errors with the reason that the driver had: instances of both error classes -------------------------------------------------
+_CODE = re.compile(r"(CUDA_ERROR_\w+): ")
+_made: dict[tuple[type, type], type] = {}
+
+
+def with_reason(error: Exception, why: BaseException | None) -> Exception:
+    """The library's error, or one that is also the MmulatorError behind it and reads as both. Raises KeyboardInterrupt if
+    that was the reason.
+    """
+    if isinstance(why, KeyboardInterrupt):
+        raise why
+    if not isinstance(why, MmulatorError):
+        return error
+    leaving.read()  # an exception: a program that goes on has caught it
+    kinds = (type(error), type(why))
+    if kinds not in _made:
+        _made[kinds] = type(type(why).__name__, kinds, {"__str__": _both, "__init__": _nothing})
+    found: Exception = _made[kinds].__new__(_made[kinds], *error.args)
+    found.args = error.args
+    found.__dict__.update(why.__dict__)
+    found.__dict__.update(error.__dict__)
+    code = _CODE.match(str(error))  # CUDA adds to some codes that the process is lost, which it is not here
+    found.__dict__["library_error"] = code[1] if code else str(error)
+    return found
+
+
+def _both(self: Any) -> str:
+    return f"{self.library_error}\n{MmulatorError.__str__(self)}"
+
+
+def _nothing(self: Any, *args: Any, **kwargs: Any) -> None:
+    """An __init__ that does nothing: the instance is complete."""
+
+
+def telling_class(kind: type[Exception]) -> type[Exception]:
+    """A subclass of a library's error class, whose instances say the reason of the last failed call."""
+
+    class ErrorWithReason(kind):  # type: ignore[misc, valid-type]
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            why = taken() if cls is ErrorWithReason else None
+            plain = super().__new__(cls, *args, **kwargs)
+            if why is None:
+                return plain
+            plain.__init__(*args, **kwargs)
+            return with_reason(plain, why)
+
+    made: type[Exception] = _disguised(ErrorWithReason, kind)
+    return made

@@ -10,8 +10,8 @@ from typing import Any
 
 from mmulator import location
 from mmulator.doors.cuda_core import install as install_core
+from mmulator.doors.cuda_core import with_reason
 from mmulator.doors.libcuda.abi import taken
-from mmulator.doors.libcuda.reasons import with_reason
 from mmulator.doors.libcuda.state import state
 from mmulator.doors.where import located
 from mmulator.driver.memory import lenders, namers
