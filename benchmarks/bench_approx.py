@@ -5,7 +5,7 @@
     python benchmarks/bench_approx.py --model --stride 1       # hours: all 2**32 inputs
 
 The speed is that of `f(src, dst, count)` on 16384 numbers that stay in the cache, best of several runs; numpy's exp2
-and 1/sqrt are timed in the same run on the same numbers. `--model` compares with the plain integers of `operations.py`,
+and 1/sqrt are timed in the same run on the same numbers. `--model` compares with the plain integers of `tests/support`,
 on all cores: for each f32 form whole binades in which every row of its table meets every x, then every STRIDE-th of all
 inputs.
 """
@@ -25,10 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.numerics.sfu.operations import BINARY, UNARY, Key
 from mmulator.numerics.sfu.tables import tables_for
 from mmulator.twin.sfu.arrays import array_function
-from mmulator.twin.sfu.native import KEYS, word_of
+from mmulator.twin.sfu.native import BINARY, KEYS, Key, word_of
 
 TABLES = tables_for("sm_90")[0]
 COUNT = 1 << 14
@@ -91,6 +90,8 @@ def show(result: dict[str, Any]) -> None:
 # the plain model -----------------------------------------------------------------------------------------------------
 def differences(job: tuple[Key, int, int, int]) -> tuple[int, int]:
     """Inputs range(start, stop, step) of a form: how many, and how many on which model and twin differ."""
+    from tests.support.sfu_instructions import UNARY
+
     key, start, stop, step = job
     inputs: NDArray[np.uint32] = np.arange(start, stop, step, dtype=np.uint64).astype(np.uint32)
     function, ftz = UNARY[key], key[2]
@@ -110,7 +111,7 @@ def jobs(key: Key, stride: int) -> list[tuple[Key, int, int, int]]:
 def compare(stride: int) -> bool:
     good = True
     with Pool(len(os.sched_getaffinity(0))) as pool:
-        for key in [k for k in UNARY if k[1] == "f32"]:
+        for key in [k for k in KEYS if k[1] == "f32" and k not in BINARY]:
             start = time.monotonic()
             counts = pool.map(differences, jobs(key, stride), chunksize=1)
             total, wrong = (sum(c) for c in zip(*counts))

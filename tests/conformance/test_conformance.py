@@ -33,13 +33,13 @@ from mmulator.jobs.job import load_job
 from mmulator.launch.launch import How, Launch, Ran
 from mmulator.launch.observers import Observer
 from mmulator.launch.values import Aggregate
-from mmulator.numerics import arrays
 from mmulator.numerics.formats import decode, element_type
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.tree import Parameter
 from mmulator.ptx.verify import verify
 from mmulator.source import Source
+from tests.support.matrix_model import model_matmul
 from tests.support.places import ROOT
 from tests.support.ptx_text import stored
 from tests.support.schemas import checked
@@ -162,7 +162,7 @@ def test_cancellation_cancels() -> None:
     """Many results lose most of their bits: the sum is far below its largest term."""
     _, a, b, c = kind("cancel")
     key = dot_key(parse_mnemonic(SOME[0]))
-    d = arrays.model_matmul(key, DEVICE, a, b, c).view(np.float32)
+    d = model_matmul(key, DEVICE, a, b, c).view(np.float32)
     assert (np.abs(d) < 2.0**-6).mean() > 0.1
 
 
@@ -170,7 +170,7 @@ def test_integers_reach_both_ends() -> None:
     form = parse_mnemonic(SOME[4])
     p = problem(form, DEVICE)
     a, b, c = values.operands(RandomStream("test"), "saturate", p, 200)
-    d = arrays.model_matmul(dot_key(form), DEVICE, a, b, c).astype(np.uint32).view(np.int32)
+    d = model_matmul(dot_key(form), DEVICE, a, b, c).astype(np.uint32).view(np.int32)
     for end in (-(1 << 31), (1 << 31) - 1):
         assert 0.05 < (d == end).mean() < 0.45
 
@@ -322,10 +322,10 @@ def test_another_arithmetic_does_not_pass(name: str, changes: Any, monkeypatch: 
         found = {}
         for kind_ in ("align", "floor", "ties", "near"):
             a, b, c = (x[:, :16] if x.shape[1] == 64 else x for x in values.operands(RandomStream(kind_), kind_, p, 40))
-            want = arrays.model_matmul(key, DEVICE, a, b, c)
-            for module in ("dot", "arrays"):
-                monkeypatch.setattr(f"mmulator.numerics.{module}.profile_for", lambda *_, c=change: replace(right, **c))
-            found[kind_] = int((arrays.model_matmul(key, DEVICE, a, b, c) != want).sum())
+            want = model_matmul(key, DEVICE, a, b, c)
+            for module in ("mmulator.numerics.dot", "tests.support.matrix_model"):
+                monkeypatch.setattr(f"{module}.profile_for", lambda *_, c=change: replace(right, **c))
+            found[kind_] = int((model_matmul(key, DEVICE, a, b, c) != want).sum())
             monkeypatch.undo()
         assert sum(found.values()) > 0, change
 

@@ -8,9 +8,9 @@ import pytest
 from mmulator.errors import OperandError
 from mmulator.explore import products
 from mmulator.explore.view import leaves
-from mmulator.numerics import model_matmul
 from mmulator.numerics.formats import container, element_type
 from mmulator.numerics.profiles import dot_key
+from tests.support.matrix_model import model_matmul
 
 EVERY = [*leaves(products.choices())]
 

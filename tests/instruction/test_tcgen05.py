@@ -9,9 +9,9 @@ import pytest
 import mmulator as mm
 from mmulator.errors import InvalidInstructionError, MmulatorError, OperandError, UnsupportedError
 from mmulator.layouts import sparse
-from mmulator.numerics import model_matmul
 from mmulator.numerics.formats import from_raw, numpy_dtype, to_raw
 from mmulator.numerics.profiles import dot_key
+from tests.support.matrix_model import model_matmul
 from tests.support.numerics_cases import elements
 
 F16 = "tcgen05.mma.cta_group::1.kind::f16"

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from mmulator.isa.types import TYPES
-from mmulator.numerics import DotKey, model_matmul
+from mmulator.numerics import DotKey
 from mmulator.numerics.dot import dot
 from mmulator.numerics.formats import container
 from mmulator.twin.matrices import twin_matmul
 from tests.support import mmasim
+from tests.support.matrix_model import model_matmul
 from tests.support.numerics_cases import operands
 
 WORDS = json.loads((Path(__file__).parents[1] / "data" / "tcgen05_words.json").read_text())["words"]

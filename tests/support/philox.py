@@ -86,7 +86,7 @@ def _squares(shift: int) -> Words:
 
 
 def _quadratic(device: str, unit: str, fraction: Words) -> Words:
-    """The datapath of the special-function unit (numerics/sfu/unit.py), at fractions of 23 bits."""
+    """The datapath of the special-function unit (`sfu_unit.py`), at fractions of 23 bits."""
     table, rows = _rows(device, unit)
     c0, c1, c2 = rows[fraction >> 17].T
     x = fraction & 0x1FFFF

@@ -11,13 +11,13 @@ from mmulator.instruction import execution
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.layouts import fragment
-from mmulator.numerics import model_matmul
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.twin import batches
 from mmulator.twin.beside import dot_function, stands_beside
 from mmulator.twin.fused import core_function
 from mmulator.twin.plan import plan_for
 from mmulator.twin.wide import widens
+from tests.support.matrix_model import model_matmul
 from tests.support.numerics_cases import DISTRIBUTIONS, elements
 from tests.twin.test_products import kind_of
 

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.numerics import DotKey, model_matmul
+from mmulator.numerics import DotKey
 from mmulator.numerics.profiles import profile_for
 from mmulator.twin import large, matrices, threads
 from mmulator.twin.large import tiles
 from mmulator.twin.matrices import twin_matmul
+from tests.support.matrix_model import model_matmul
 from tests.support.numerics_cases import operands
 from tests.twin.test_twin import KEYS, name_of
 

@@ -18,14 +18,15 @@ from mmulator.codegen.lookup import has_permutes
 from mmulator.codegen.ops import load, shuffle, store
 from mmulator.codegen.types import ptr
 from mmulator.errors import OperandError, UnsupportedError
-from mmulator.numerics.sfu import constants, unit
-from mmulator.numerics.sfu.operations import BINARY, UNARY, Key
+from mmulator.numerics.sfu import constants
 from mmulator.numerics.sfu.tables import Tables, parse_tables, tables_for
 from mmulator.twin.sfu.arrays import ArrayFunction, evaluate
-from mmulator.twin.sfu.native import APPROX, KEYS, LANES, divisor_lanes, quotient, word_of
+from mmulator.twin.sfu.native import APPROX, KEYS, LANES, Key, divisor_lanes, quotient, word_of
+from tests.support import sfu_unit as unit
 from tests.support.natives import library_text
 from tests.support.places import DATA, ROOT
 from tests.support.sfu import decode, encode, unit_array, write_tables
+from tests.support.sfu_instructions import BINARY, UNARY
 
 TABLES: Tables = tables_for("sm_90")[0]
 UNITS = ("rcp", "rsqrt", "sqrt", "lg2", "ex2", "sin", "cos", "tanh", "rcp64h", "rsqrt64h")

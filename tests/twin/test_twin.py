@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmulator.numerics import DotKey, model_matmul
+from mmulator.numerics import DotKey
 from mmulator.numerics.formats import element_type
 from mmulator.twin.matrices import twin_matmul
 from mmulator.twin.twin import twin_for
+from tests.support.matrix_model import model_matmul
 from tests.support.numerics_cases import DISTRIBUTIONS, elements, operands
 
 F32, F16, S32 = ("f32", "f32"), ("f16", "f16"), ("s32", "s32")

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.numerics.sfu.operations import INVERSE_TWO_PI
+from mmulator.numerics.sfu.arithmetic import INVERSE_TWO_PI
 from mmulator.numerics.sfu.tables import UNITS, Quadratic, Tables, TanhTable, load_tables
 from tests.support.sfu import encode, read_captures, write_tables
 
@@ -33,7 +33,7 @@ FULL = 1 << 62
 
 
 def squares(x: Int) -> Int:
-    """`unit.square`, of arrays."""
+    """`sfu_unit.square`, of arrays."""
     total = np.zeros_like(x)
     for i in range(18):
         total += np.where(x >> i & 1, x << i >> 18, 0)

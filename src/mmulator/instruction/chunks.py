@@ -18,8 +18,7 @@ from mmulator.interop import readable
 from mmulator.isa.form import Form
 from mmulator.isa.types import ElementType
 from mmulator.layouts import sparse
-from mmulator.numerics.arrays import batch_shape
-from mmulator.numerics.formats import numpy_dtype, to_raw
+from mmulator.numerics.formats import batch_shape, numpy_dtype, to_raw
 from mmulator.numerics.profiles import dot_key
 
 AXES = {"A": "mk", "B": "kn", "C": "mn", "scale_a": "mk", "scale_b": "kn"}

@@ -11,7 +11,7 @@ from mmulator.errors import ExecutionFault, OperandError, shown
 from mmulator.interop import as_array, writable
 from mmulator.isa.form import Form
 from mmulator.layouts import fragment, sparse
-from mmulator.numerics.arrays import batch_shape
+from mmulator.numerics.formats import batch_shape
 
 Array = NDArray[Any]
 Operands = dict[str, Any]

@@ -5,12 +5,10 @@ profiles.py   `DotKey` -> a device's arithmetic, as a table
 dot.py        one output element in plain integers, step by step: the exact model
 element.py    the record of one output element, of one instruction or a chain
 telling.py    that record as text and HTML
-arrays.py     the exact model for whole matrices, in NumPy
 mbarrier.py   the 64 bits of an mbarrier
 sfu/          approximate functions
 """
 
-from mmulator.numerics.arrays import model_matmul
 from mmulator.numerics.profiles import DotKey, Profile, profile_for
 
-__all__ = ["DotKey", "Profile", "model_matmul", "profile_for"]
+__all__ = ["DotKey", "Profile", "profile_for"]

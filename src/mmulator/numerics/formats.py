@@ -191,3 +191,14 @@ def element_type(name: str) -> ElementType:
     if found is None:
         raise OperandError(f"{name!r} is no element type", hint=f"known: {', '.join(sorted(TYPES))}")
     return found
+
+
+def batch_shape(leading: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape that the leading dimensions of operands broadcast to. Raises OperandError if they do not."""
+    if not any(leading.values()):
+        return ()
+    try:
+        return np.broadcast_shapes(*leading.values())
+    except ValueError:
+        shapes = ", ".join(f"{name} {shape}" for name, shape in leading.items())
+        raise OperandError(f"leading dimensions do not broadcast: {shapes}", rule="batches broadcast as NumPy's do") from None

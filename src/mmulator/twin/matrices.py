@@ -13,8 +13,8 @@ from mmulator.codegen.loading import address
 from mmulator.codegen.ops import copy_bytes
 from mmulator.codegen.types import i64, ptr, ptr_to, u64, void
 from mmulator.codegen.values import Builder, Value
-from mmulator.numerics.arrays import batch_shape, check_operands
-from mmulator.numerics.formats import container, element_type
+from mmulator.errors import OperandError
+from mmulator.numerics.formats import batch_shape, container, element_type
 from mmulator.numerics.profiles import DotKey
 from mmulator.twin.large import large_product
 from mmulator.twin.threads import pointer, room, split, worth
@@ -39,11 +39,25 @@ def twin_matmul(
     scale_b: Any | None = None,
     threads: int | None = None,
 ) -> Any:
-    """`numerics.model_matmul` (same operands, same bits) by the compiled twin. threads: number of threads, by default one for
-    each core.
+    """D = A B + C with a device's bits, for any number of instructions chained over k. All matrices are raw unsigned integers.
+
+    key: the arithmetic of an instruction.
+    device: name of the device.
+    A: [..., M, K]; compressed [..., M, K/2] when sparse.
+    B: [..., K, N].
+    C: [..., M, N] of key.ctype, or None for zero.
+    imm_scale_a, imm_scale_b: 1 or -1.
+    indices: when sparse, the dense k of each element of A, with the shape of A.
+    scale_a: [..., M, S], with S = K / key.k * key.scale_blocks.
+    scale_b: [..., S, N].
+    threads: number of threads, by default one for each core.
+
+    The result has C's shape and the container of key.dtype. One element a container (8 bits for narrower types; b1 as 0 or 1).
+    K is a multiple of key.k; after each instruction D becomes C.
+    Raises OperandError for shapes that do not fit, UnsupportedError if the device has no such arithmetic.
     """
     A, B = np.asarray(A), np.asarray(B)
-    check_operands(key, A, B, indices, scale_a, scale_b)
+    _check(key, A, B, indices, scale_a, scale_b)
     twin = twin_for(key, device)
     extras = {"indices": (indices, np.int32), "scale_a": (scale_a, np.uint8), "scale_b": (scale_b, np.uint8)}
     given = {"A": A, "B": B, **({} if C is None else {"C": np.asarray(C)})}
@@ -54,6 +68,25 @@ def twin_matmul(
     if D.size:
         _products(twin, _as_one(given, batch), D, flags, threads)
     return D
+
+
+def _check(key: DotKey, A: Any, B: Any, indices: Any | None, scale_a: Any | None, scale_b: Any | None) -> None:
+    """Raise OperandError unless raw operands of a product have the shapes and containers that a key of arithmetic takes."""
+    if A.ndim < 2 or B.ndim < 2 or B.shape[-2] % key.k or A.shape[-1] * (1 + key.sparse) != B.shape[-2]:
+        what = "[..., M, K/2]" if key.sparse else "[..., M, K]"
+        raise OperandError(f"A {A.shape} and B {B.shape}", rule=f"A is {what}, B is [..., K, N], K a multiple of {key.k}")
+    for name, array, kind in (("A", A, key.atype), ("B", B, key.btype)):
+        want = np.dtype("u1") if kind == "b1" else container(element_type(kind))
+        if array.dtype != want:
+            raise OperandError(f"{name} is {array.dtype}", rule=f"raw elements of .{kind} come as {want}")
+    if key.sparse != (indices is not None) or (indices is not None and indices.shape[-2:] != A.shape[-2:]):
+        raise OperandError("indices come with sparse instructions, one for each element of A")
+    if bool(key.scale_blocks) != (scale_a is not None and scale_b is not None):
+        raise OperandError("scale_a and scale_b come with block-scaled instructions, and only with them")
+    if scale_a is not None and scale_b is not None:
+        s = B.shape[-2] // key.k * key.scale_blocks
+        if scale_a.shape[-2:] != (A.shape[-2], s) or scale_b.shape[-2:] != (s, B.shape[-1]):
+            raise OperandError(f"scale_a {scale_a.shape}, scale_b {scale_b.shape}", rule=f"[..., M, {s}] and [..., {s}, N]")
 
 
 def _products(twin: Twin, given: dict[str, Any], out: Any, flags: int, most: int | None) -> None:

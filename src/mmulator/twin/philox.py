@@ -18,7 +18,7 @@ from mmulator.codegen.types import Ty, f16, f32, f64, i32, i64, ptr, u16, u32, u
 from mmulator.codegen.values import Value, constant, splat
 from mmulator.floating import in_plain_floats
 from mmulator.isa.targets import DEVICES
-from mmulator.numerics.sfu.operations import INVERSE_TWO_PI
+from mmulator.numerics.sfu.arithmetic import INVERSE_TWO_PI
 from mmulator.numerics.sfu.tables import Tables, tables_for
 from mmulator.twin.sfu import vector
 from mmulator.twin.sfu.short import lanes, to

@@ -1,6 +1,6 @@
 """Matrices of mma, wmma and wgmma at a stop: what is gathered from registers and shared memory is what the machine multiplies.
 
-The matrices before the instruction go through the exact model (numerics/arrays.py); the result is D behind the instruction, bit
+The matrices before the instruction go through the exact model; the result is D behind the instruction, bit
 for bit, for every shape and all types.
 """
 
@@ -17,8 +17,8 @@ from mmulator.debug.views.fragments import gathered
 from mmulator.debug.views.instruction_matrices import accumulator, computed_so_far
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
-from mmulator.numerics.arrays import model_matmul
 from mmulator.numerics.profiles import dot_key
+from tests.support.matrix_model import model_matmul
 from tests.support.scenes import of_subject, texts_fit
 
 CHIPS = (("sm_90a", "sm_90"), ("sm_120a", "sm_120"), ("sm_100a", "sm_100"), ("sm_80", "sm_80"))

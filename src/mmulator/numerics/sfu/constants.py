@@ -1,6 +1,6 @@
 """Approximate functions of constants as ptxas computes them: rounded to nearest, unlike the unit.
 
-The code around the unit in forms without .ftz (`operations.py`) is computed step by step. Every function takes and returns
+The code around the unit in forms without .ftz is computed step by step. Every function takes and returns
 bits. Checked with ptxas 13.5 on several thousand constants; docs/contraction.md.
 """
 
@@ -8,8 +8,7 @@ import math
 import struct
 from collections.abc import Callable
 
-from mmulator.numerics.sfu.operations import DOWN, F32, UP, f32_bits, flushed, multiply
-from mmulator.numerics.sfu.unit import INFINITY, NAN, SIGN, is_nan
+from mmulator.numerics.sfu.arithmetic import DOWN, F32, INFINITY, NAN, SIGN, UP, f32_bits, flushed, is_nan, multiply
 
 _ONE = f32_bits(1.0)
 _AFTER = {"rsqrt": f32_bits(4096.0), "sqrt": f32_bits(2.0**-12)}

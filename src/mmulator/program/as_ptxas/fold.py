@@ -14,9 +14,8 @@ from dataclasses import replace
 from typing import ClassVar
 
 from mmulator.isa.effects import Algebra, Ends
+from mmulator.numerics.sfu.arithmetic import F32, INFINITY, SIGN, f32_bits, flushed, is_nan, multiply
 from mmulator.numerics.sfu.constants import constant, scale_of, unit
-from mmulator.numerics.sfu.operations import F32, f32_bits, flushed, multiply
-from mmulator.numerics.sfu.unit import INFINITY, SIGN, is_nan
 from mmulator.program.as_ptxas.products import form_of
 from mmulator.program.as_ptxas.quotient import instruction, scales
 from mmulator.program.uses import uses_and_defs

@@ -2,7 +2,7 @@
 
 `div.full`, `div.approx` and `rcp.approx` of f32 are one reciprocal of the special-function unit and one multiplication. The
 unit flushes subnormals, so both factors are scaled by powers of two first; that is exact, and the product is the quotient.
-`mmulator.numerics.sfu.operations` computes the same. Floating-Point Instructions: div, rcp (PTX ISA 9.1).
+`tests/support/sfu_instructions.py` computes the same. Floating-Point Instructions: div, rcp (PTX ISA 9.1).
 """
 
 from collections.abc import Callable

@@ -6,7 +6,7 @@ The result differs from two products where the inner one would overflow or be su
 from collections.abc import Callable, Mapping
 
 from mmulator.isa.effects import Algebra
-from mmulator.numerics.sfu.operations import f32_bits
+from mmulator.numerics.sfu.arithmetic import f32_bits
 from mmulator.program.as_ptxas.products import form_of
 from mmulator.program.as_ptxas.quotient import instruction
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg

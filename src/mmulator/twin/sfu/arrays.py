@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from mmulator.codegen.lang import Native
 from mmulator.codegen.loading import address
 from mmulator.errors import OperandError
-from mmulator.numerics.sfu.operations import BINARY
 from mmulator.numerics.sfu.tables import DEFAULT_DEVICE, Tables, tables_for
-from mmulator.twin.sfu.native import KEYS, array_functions, word_of
+from mmulator.twin.sfu.native import BINARY, KEYS, array_functions, word_of
 
 Array = NDArray[Any]
 

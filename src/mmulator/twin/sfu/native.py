@@ -1,4 +1,4 @@
-"""The approximate instructions as native functions: the twin of `operations.py`.
+"""The approximate instructions as native functions: the twin of the model in tests/support/sfu_instructions.py.
 
 `APPROX[(operation, type, ftz)]` is a function of vectors of 32 lanes, `ARRAYS[...]` of `count` numbers. Operations: rcp, rsqrt,
 sqrt, lg2, ex2, sin, cos, tanh, div.approx, div.full; types as PTX writes them. Arguments and results are bits: u16 for f16 and
@@ -15,12 +15,12 @@ from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import absolute, bitcast, fma, iota, is_nan, load, masked_load, masked_store, select, shuffle, store
 from mmulator.codegen.types import Ty, f32, f64, i64, ptr_to, u16, u32, u64
 from mmulator.codegen.values import Value, constant
-from mmulator.numerics.sfu.operations import BINARY, INVERSE_TWO_PI, UNARY, Key
+from mmulator.numerics.sfu.arithmetic import INFINITY, INVERSE_TWO_PI, NAN, SIGN
 from mmulator.numerics.sfu.tables import DEFAULT_DEVICE, Tables, load_tables
-from mmulator.numerics.sfu.unit import INFINITY, NAN, SIGN
 from mmulator.twin.sfu import vector
 from mmulator.twin.sfu.short import lanes, to
 
+Key = tuple[str, str, bool]  # operation, type, .ftz
 Macro = Callable[[Value, Tables], Value]
 LANES = 32
 _WIDE = 32  # lanes that are computed at a time
@@ -204,6 +204,9 @@ _MACROS: dict[Key, Macro] = {
     ("rsqrt", "f64", True): _seed(vector.rsqrt64h),
     ("rsqrt", "f64", False): _rsqrt_f64,
 }
+# Operations of two sources.
+BINARY: tuple[Key, ...] = tuple((name, "f32", ftz) for name in ("div.approx", "div.full") for ftz in (False, True))
+KEYS: tuple[Key, ...] = (*_MACROS, *BINARY)
 
 
 def word_of(key: Key) -> Ty:
@@ -277,9 +280,6 @@ def _over_array(symbol: str, word: Ty, operands: int, value: Callable[..., Value
     return Native(two if operands == 2 else one, symbol)
 
 
-KEYS: tuple[Key, ...] = (*UNARY, *BINARY)
-
-
 class Functions(Mapping[Key, Native]):
     """The native functions of one set of tables by (operation, type, .ftz), made on demand."""
 
@@ -304,7 +304,7 @@ class Functions(Mapping[Key, Native]):
 @cache
 def lane_functions(tables: Tables) -> Functions:
     """The functions of 32 lanes, `f(src)`, for operations of one source."""
-    return Functions(tables, _lane_form, tuple(UNARY))
+    return Functions(tables, _lane_form, tuple(_MACROS))
 
 
 @cache

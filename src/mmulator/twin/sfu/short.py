@@ -31,8 +31,8 @@ def to(ty: Ty, x: Value) -> Value:
 
 
 def square(x: Value) -> Value:
-    """`unit.square` of u32 lanes below 2**17. With x = high * 2**9 + low the rows of high * high lose nothing, those of low *
-    low everything, and the mixed rows come twice, which the final halving cancels. The sum has 15 bits.
+    """The squarer of the unit, of u32 lanes below 2**17. With x = high * 2**9 + low the rows of high * high lose nothing,
+    those of low * low everything, and the mixed rows come twice, which the final halving cancels. The sum has 15 bits.
     """
     return to(u32, _square(to(u16, x >> _LOW), to(u16, x & (1 << _LOW) - 1)))
 

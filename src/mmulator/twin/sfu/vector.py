@@ -11,8 +11,8 @@ from mmulator.codegen.lookup import constant_table
 from mmulator.codegen.ops import bitcast, fma, gather, is_nan, minimum, select
 from mmulator.codegen.types import boolean, f16, f32, f64, i32, i64, ptr_to, u16, u32, u64
 from mmulator.codegen.values import Builder, Value, constant
+from mmulator.numerics.sfu.arithmetic import FRACTION, HIDDEN, INFINITY, INFINITY64, NAN, NAN16, NAN64, SIGN
 from mmulator.numerics.sfu.tables import Quadratic, Row, Tables, TanhTable
-from mmulator.numerics.sfu.unit import FRACTION, HIDDEN, INFINITY, INFINITY64, NAN, NAN16, NAN64, SIGN
 from mmulator.twin.sfu.short import lanes, short, split_sum, square, to
 
 # Field widths of C1 and C2 in a packed row; C0 has the rest.

@@ -1,7 +1,7 @@
-"""The exact model for whole matrices: one NumPy expression for each step of `dot.py`, in 64-bit integers.
+"""The exact model for whole matrices: one NumPy expression for each step of `numerics/dot.py`, in 64-bit integers.
 
-The tests compare it with `dot`, element by element. It is fast enough to check many cases, and is the oracle of the compiled
-twin.
+tests/numerics compare it with `dot`, element by element. It is fast enough to check many cases, and is the oracle of the
+compiled twin.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.errors import OperandError
 from mmulator.isa.types import F16, F32, ElementType
 from mmulator.numerics.dot import NAN, SOFTWARE_PAIRS, dot
-from mmulator.numerics.formats import container, decode, element_type, integers
+from mmulator.numerics.formats import batch_shape, container, decode, element_type, integers
 from mmulator.numerics.profiles import GROUP, DotKey, Profile, profile_for
 
 Array = NDArray[Any]
@@ -36,32 +35,14 @@ def model_matmul(
     scale_a: Array | None = None,
     scale_b: Array | None = None,
 ) -> Array:
-    """D = A B + C with a device's bits, for any number of instructions chained over k. All matrices are raw unsigned integers.
-
-    key: the arithmetic of an instruction.
-    device: name of the device.
-    A: [..., M, K]; compressed [..., M, K/2] when sparse.
-    B: [..., K, N].
-    C: [..., M, N] of key.ctype, or None for zero.
-    imm_scale_a, imm_scale_b: 1 or -1.
-    indices: when sparse, the dense k of each element of A, with the shape of A.
-    scale_a: [..., M, S], with S = K / key.k * key.scale_blocks.
-    scale_b: [..., S, N].
-
-    The result has C's shape and the container of key.dtype. One element a container (8 bits for narrower types; b1 as 0 or 1).
-    K is a multiple of key.k; after each instruction D becomes C.
-    Raises OperandError for shapes that do not fit, UnsupportedError if the device has no such arithmetic.
-    """
+    """D = A B + C, with the operands of `twin.matrices.twin_matmul`, unchecked."""
     p = profile_for(key, device)
     A, B = np.asarray(A), np.asarray(B)
-    check_operands(key, A, B, indices, scale_a, scale_b)
     m, n = A.shape[-2], B.shape[-1]
     batch = batch_shape({"A": A.shape[:-2], "B": B.shape[:-2], "C": () if C is None else C.shape[:-2]})
     ctype = element_type(key.ctype)
     if C is None:
         C = np.zeros((m, n), container(ctype))
-    if C.shape[-2:] != (m, n) or C.dtype != container(ctype):
-        raise OperandError(f"C is {C.dtype} {C.shape}", rule=f"C of .{ctype} is {container(ctype)} [..., {m}, {n}]")
     D = np.broadcast_to(C, (*batch, m, n))
     products, blocks = key.products, key.scale_blocks
     for i in range(B.shape[-2] // key.k):
@@ -81,35 +62,6 @@ def model_matmul(
         ]  # fmt: skip
         D, ctype = np.concatenate(parts, axis=-2), element_type(key.dtype)
     return D
-
-
-def batch_shape(leading: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """The shape that the leading dimensions of operands broadcast to. Raises OperandError if they do not."""
-    if not any(leading.values()):
-        return ()
-    try:
-        return np.broadcast_shapes(*leading.values())
-    except ValueError:
-        shapes = ", ".join(f"{name} {shape}" for name, shape in leading.items())
-        raise OperandError(f"leading dimensions do not broadcast: {shapes}", rule="batches broadcast as NumPy's do") from None
-
-
-def check_operands(key: DotKey, A: Array, B: Array, indices: Array | None, scale_a: Array | None, scale_b: Array | None) -> None:
-    if A.ndim < 2 or B.ndim < 2 or B.shape[-2] % key.k or A.shape[-1] * (1 + key.sparse) != B.shape[-2]:
-        what = "[..., M, K/2]" if key.sparse else "[..., M, K]"
-        raise OperandError(f"A {A.shape} and B {B.shape}", rule=f"A is {what}, B is [..., K, N], K a multiple of {key.k}")
-    for name, array, kind in (("A", A, key.atype), ("B", B, key.btype)):
-        want = np.dtype("u1") if kind == "b1" else container(element_type(kind))
-        if array.dtype != want:
-            raise OperandError(f"{name} is {array.dtype}", rule=f"raw elements of .{kind} come as {want}")
-    if key.sparse != (indices is not None) or (indices is not None and indices.shape[-2:] != A.shape[-2:]):
-        raise OperandError("indices come with sparse instructions, one for each element of A")
-    if bool(key.scale_blocks) != (scale_a is not None and scale_b is not None):
-        raise OperandError("scale_a and scale_b come with block-scaled instructions, and only with them")
-    if scale_a is not None and scale_b is not None:
-        s = B.shape[-2] // key.k * key.scale_blocks
-        if scale_a.shape[-2:] != (A.shape[-2], s) or scale_b.shape[-2:] != (s, B.shape[-1]):
-            raise OperandError(f"scale_a {scale_a.shape}, scale_b {scale_b.shape}", rule=f"[..., M, {s}] and [..., {s}, N]")
 
 
 def _instruction(

@@ -1,4 +1,4 @@
-"""The approximate instructions in integers, one function per operation: the unit, and the code that ptxas for sm_90 adds to it.
+"""The approximate instructions in plain integers: the unit, and the code that ptxas for sm_90 adds to it.
 
 Every function takes and returns bits. Floating Point Instructions: rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh, div;
 Half Precision Floating Point Instructions: ex2, tanh (PTX ISA 9.1). The sequences were read off the machine code of
@@ -6,109 +6,30 @@ ptxas 12.8. The unit flushes subnormal inputs and results in any case, so the fo
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from mmulator.numerics.sfu import unit
+from mmulator.numerics.sfu.arithmetic import (
+    DOWN,
+    F32,
+    INFINITY,
+    INVERSE_TWO_PI,
+    SIGN,
+    UP,
+    BinaryFormat,
+    f32_bits,
+    is_nan,
+    multiply,
+)
 from mmulator.numerics.sfu.tables import Tables
-from mmulator.numerics.sfu.unit import INFINITY, NAN, SIGN
+from mmulator.twin.sfu.native import Key
+from tests.support import sfu_unit as unit
 
-
-# IEEE arithmetic of the sequences ------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class BinaryFormat:
-    """A binary format. Every finite number is an integer times 2**-scale."""
-
-    precision: int
-    width: int
-    nan: int
-
-    @property
-    def sign(self) -> int:
-        return 1 << self.width - 1
-
-    @property
-    def infinity(self) -> int:
-        return (1 << self.width - 1) - (1 << self.precision - 1)
-
-    @property
-    def scale(self) -> int:
-        return (1 << self.width - self.precision - 1) - 3 + self.precision
-
-    def integer(self, bits: int) -> int:
-        """The value of a finite number, in units of 2**-scale."""
-        e = (bits & self.sign - 1) >> self.precision - 1
-        f = bits & (1 << self.precision - 1) - 1
-        number = f | 1 << self.precision - 1 if e else f
-        return (-1 if bits & self.sign else 1) * (number << max(e - 1, 0))
-
-    def rounded(self, number: int, scale: int, negative_zero: bool = False, toward_zero: bool = False) -> int:
-        """Bits of number * 2**-scale, rounded to nearest even or toward zero; subnormals are kept.
-
-        number: an integer.
-        scale: its scale.
-        negative_zero: whether a zero result is negative.
-        toward_zero: whether to round toward zero.
-        """
-        if number == 0:
-            return self.sign if negative_zero else 0
-        sign, number = (self.sign, -number) if number < 0 else (0, number)
-        drop = max(number.bit_length() - self.precision, scale - self.scale)
-        if drop <= 0:
-            kept = number << -drop
-        else:
-            kept, rest, half = number >> drop, number & (1 << drop) - 1, 1 << drop - 1
-            kept += not toward_zero and (rest > half or (rest == half and kept & 1))
-        bits = kept + (drop - scale + self.scale << self.precision - 1)
-        limit = self.infinity - 1 if toward_zero else self.infinity
-        return sign | min(bits, limit)
-
-
-F32 = BinaryFormat(24, 32, NAN)
 F64 = BinaryFormat(53, 64, 0xFFF8000000000000)
-
-
-def multiply(a: int, b: int, *, ftz: bool = False, toward_zero: bool = False) -> int:
-    """FMUL of f32 bits. A NaN result is 0x7fffffff.
-
-    a, b: the factors.
-    ftz: whether subnormal operands are zeros of their sign. Results are then zeros too if their magnitude, rounded to 24 bits
-        without regard to the range of exponents, is below 2**-126 (measured on an NVIDIA H200).
-    toward_zero: whether to round toward zero instead of to nearest even.
-    """
-    if ftz:
-        a, b = flushed(a), flushed(b)
-    sign = (a ^ b) & SIGN
-    magnitudes = (a & ~SIGN, b & ~SIGN)
-    if max(magnitudes) > INFINITY or (INFINITY in magnitudes and 0 in magnitudes):
-        return NAN
-    if INFINITY in magnitudes:
-        return sign | INFINITY
-    product = F32.integer(a) * F32.integer(b)
-    if ftz:
-        wide = F32.rounded(abs(product) << 64, 2 * F32.scale, False, toward_zero)  # 2**64 times as large: no subnormal
-        if wide < f32_bits(2.0**-62):
-            return sign
-    return F32.rounded(product, 2 * F32.scale, bool(sign), toward_zero)
-
-
-def flushed(bits: int) -> int:
-    return bits if bits & INFINITY else bits & SIGN
-
-
-def f32_bits(value: float) -> int:
-    """Bits of a number that f32 represents."""
-    numerator, denominator = value.as_integer_ratio()
-    return F32.rounded(numerator, denominator.bit_length() - 1)
+_2_126 = f32_bits(2.0**126)
 
 
 def _subnormal(bits: int) -> bool:
     """Whether |x| < 2**-126, zero included: the negation of FSETP.GEU."""
     return not bits & INFINITY
-
-
-UP, DOWN = f32_bits(2.0**24), f32_bits(0.25)
-INVERSE_TWO_PI = 0x3E22F983
-_2_126 = f32_bits(2.0**126)
 
 
 # f32 -----------------------------------------------------------------------------------------------------------------
@@ -141,7 +62,7 @@ def lg2(x: int, tables: Tables, ftz: bool) -> int:
 
 
 def ex2(x: int, tables: Tables, ftz: bool) -> int:
-    if ftz or x <= f32_bits(-126.0) or unit.is_nan(x):  # as integers: every x >= 0, and -126 <= x < 0
+    if ftz or x <= f32_bits(-126.0) or is_nan(x):  # as integers: every x >= 0, and -126 <= x < 0
         return unit.ex2(x, tables)
     y = unit.ex2(multiply(x, f32_bits(0.5)), tables)
     return multiply(y, y)
@@ -171,7 +92,7 @@ def div_approx(a: int, b: int, tables: Tables, ftz: bool) -> int:
 
 
 def div_full(a: int, b: int, tables: Tables, ftz: bool) -> int:
-    if _2_126 < b & ~SIGN and not unit.is_nan(b):
+    if _2_126 < b & ~SIGN and not is_nan(b):
         a, b = multiply(a, DOWN, ftz=ftz), multiply(b, DOWN, ftz=ftz)
     elif not ftz and _subnormal(b):
         a, b = multiply(a, UP), multiply(b, UP)
@@ -228,7 +149,6 @@ def _rounded64(number: int, factors: int) -> int:
 
 
 # the table of all ----------------------------------------------------------------------------------------------------
-Key = tuple[str, str, bool]
 Unary = Callable[[int, Tables, bool], int]
 Binary = Callable[[int, int, Tables, bool], int]
 

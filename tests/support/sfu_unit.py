@@ -1,19 +1,24 @@
-"""The special-function unit, exactly, one function per operation, in plain integers.
+"""The special-function unit, exactly, one function per operation, in plain integers: the oracle of its compiled twin.
 
 Every function takes and returns the bits of an f32 (or of the high word of an f64, of an f16 or of a bf16 if its name says so).
-These functions are the unit alone; `operations.py` has the code that an instruction adds around it.
+These functions are the unit alone; `sfu_instructions` has the code that an instruction adds around it.
 
 The unit has one datapath: a table row chosen by the leading bits of the argument, and a quadratic in the 17 bits (16
 for rcp) below them, in integers. Its form was first described for the G80 by the envytools project (nvhw/sfu.c).
 """
 
+from mmulator.numerics.sfu.arithmetic import (
+    FRACTION,
+    HIDDEN,
+    INFINITY,
+    INFINITY64,
+    NAN,
+    NAN16,
+    NAN64,
+    SIGN,
+    is_nan,
+)
 from mmulator.numerics.sfu.tables import Quadratic, Tables
-
-NAN = 0x7FFFFFFF
-INFINITY = 0x7F800000
-SIGN = 0x80000000
-HIDDEN = 1 << 23
-FRACTION = HIDDEN - 1
 
 
 def square(x: int) -> int:
@@ -31,10 +36,6 @@ def quadratic(q: Quadratic, index: int, x: int, odd: int = 0) -> int:
 def fields(bits: int) -> tuple[int, int, int]:
     """(sign bit in place, biased exponent, fraction) of an f32."""
     return bits & SIGN, bits >> 23 & 0xFF, bits & FRACTION
-
-
-def is_nan(bits: int) -> bool:
-    return bits & 0x7FFFFFFF > INFINITY
 
 
 def truncated(sign: int, number: int, scale: int) -> int:
@@ -183,10 +184,6 @@ def tanh(bits: int, tables: Tables) -> int:
 
 
 # seeds of the f64 functions ------------------------------------------------------------------------------------------
-NAN64 = 0x7FFFFFFF
-INFINITY64 = 0x7FF00000
-
-
 def _fields64(high: int) -> tuple[int, int, int]:
     """(sign bit in place, biased exponent, the 20 fraction bits of the high word as 23 bits)."""
     return high & SIGN, high >> 20 & 0x7FF, (high & 0xFFFFF) << 3
@@ -220,9 +217,6 @@ def rsqrt64h(high: int, tables: Tables) -> int:
 
 
 # half types: the f32 result, truncated toward zero --------------------------------------------------------------------
-NAN16 = 0x7FFF
-
-
 def f16_to_f32(half: int) -> int:
     """The number of an f16 as f32 bits (exact). NaN gives the canonical NaN."""
     sign, e, f = (half & 0x8000) << 16, half >> 10 & 0x1F, half & 0x3FF
