@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmulator.twin.sfu.arrays import evaluate
-from tests.support import rows, vectors
+from tests.support import vectors
 from tests.support.floats import (
     F32,
     F32_EDGES,
@@ -27,9 +27,6 @@ from tests.support.floats import (
 from tests.support.one_block import LANES, launch
 from tests.support.scalar_harness import bits, run
 
-test_vectors = vectors.replay("float")
-test_rows = rows.run_or_refused("float")
-test_forms = rows.computed("float")
 QUIET, SIGNALING = 0x7FF8000000000005, 0xFFF000000000000B
 test_corners = vectors.measured(
     # .ftz flushes what is subnormal after rounding with any exponent, though as a subnormal it would round up
