@@ -67,7 +67,7 @@ def run(folder: Path, out: Path) -> None:
 def _launch(gpu: Any, function: Any, c: Case, inputs: list[Any]) -> list[np.ndarray]:
     import ctypes
 
-    sizes = c.sizes()[1]
+    sizes = c.result_bytes
     fresh = [gpu.upload(np.full(size, 0xEE, np.uint8)) for size in sizes]
     cells = [ctypes.c_uint64(p.value) for p in (*inputs, *fresh)]
     gpu.start(function, c.grid, c.block, cells)
