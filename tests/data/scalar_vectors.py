@@ -161,6 +161,5 @@ def load() -> tuple[Case, ...]:
         return tuple((r, t) for r, _, t in (x.partition(":") for x in text.split()))
 
     return tuple(
-        Case(**{**r, "inputs": pairs(r["inputs"]), "outputs": pairs(r["outputs"]), "stored": tuple(r["stored"])})
-        for r in rows
+        Case(**{**r, "inputs": pairs(r["inputs"]), "outputs": pairs(r["outputs"]), "stored": tuple(r["stored"])}) for r in rows
     )

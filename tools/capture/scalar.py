@@ -33,9 +33,7 @@ def build(folder: Path) -> None:
     for family, cases in groupby(load(), key=lambda c: c.family):
         path = folder / family
         path.with_suffix(".ptx").write_text(HEAD + "".join(c.body() for c in cases))
-        subprocess.run(
-            ["ptxas", "-arch=sm_90a", "-O3", path.with_suffix(".ptx"), "-o", path.with_suffix(".cubin")], check=True
-        )
+        subprocess.run(["ptxas", "-arch=sm_90a", "-O3", path.with_suffix(".ptx"), "-o", path.with_suffix(".cubin")], check=True)
 
 
 def run(folder: Path, out: Path) -> None:
