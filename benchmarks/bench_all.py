@@ -14,23 +14,19 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
+
+from processes import spent
 
 FOLDER = Path(__file__).parent
 # claim: (goal, command; what is in braces comes from the options)
 ROWS: dict[str, tuple[str, list[str]]] = {
     "cold": (
         "60 kernels of the repository and 30 of others (--unseen), 2.5 times in the median",
-        [
-            "bench_compile.py",
-            "--objects={objects}",
-            "--unseen={unseen}",
-            "--against={against}",
-            "--objects-against={objects_against}",
-        ],
+        ["bench_compile.py", "--objects={objects}", "--unseen={unseen}", "--against={against}",
+         "--objects-against={objects_against}"],
     ),
     "types": (
         "first GEMMs of bf16 and FP8, 2 times",
@@ -48,7 +44,7 @@ ROWS: dict[str, tuple[str, list[str]]] = {
     ),
     "suite": ("cold: at most Triton's compiler; warm: 0.3 of the rest", ["bench_suites.py", "{suite}", "--objects={objects}"]),
     "dask": ("2, 4, 8 workers, where there are cores for them", ["bench_dask.py"]),
-}
+}  # fmt: skip
 
 _NEEDED = {"cold": ("--objects=",)}  # options without which a row says nothing
 
@@ -71,12 +67,10 @@ def main() -> None:
         if missing:
             continue
         words = [word for word in words if not word.endswith("=")] + (rest if row == "suite" else [])
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         program = [sys.executable, str(FOLDER / words[0]), *words[1:]]
-        end = subprocess.run(program, env={**os.environ, "PYTHONPATH": str(FOLDER.parent / "src")})
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        print(f"{row}: {seconds:.1f} processor seconds in all" + (f"; exit code {end.returncode}" if end.returncode else ""))
+        with spent() as cost:
+            end = subprocess.run(program, env={**os.environ, "PYTHONPATH": str(FOLDER.parent / "src")})
+        print(f"{row}: {cost[0]:.1f} processor seconds in all" + (f"; exit code {end.returncode}" if end.returncode else ""))
 
 
 if __name__ == "__main__":

@@ -17,13 +17,13 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable
 from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from processes import best
 
 from mmulator.numerics.sfu.tables import tables_for
 from mmulator.twin.sfu.arrays import array_function
@@ -31,6 +31,7 @@ from mmulator.twin.sfu.native import BINARY, KEYS, Key, word_of
 
 TABLES = tables_for("sm_90")[0]
 COUNT = 1 << 14
+ROUNDS = 9, 50  # and calls of each
 TARGET = 300e6  # evaluations a second a core
 # First inputs of binades that together show every row at every x.
 BINADES: dict[str, tuple[float, ...]] = {
@@ -39,25 +40,14 @@ BINADES: dict[str, tuple[float, ...]] = {
 }  # fmt: skip
 
 
-def best(call: Callable[[], Any], repeat: int = 9, inner: int = 50) -> float:
-    """Seconds of one call, the best of several runs."""
-    least = float("inf")
-    for _ in range(repeat):
-        start = time.perf_counter()
-        for _ in range(inner):
-            call()
-        least = min(least, (time.perf_counter() - start) / inner)
-    return least
-
-
 def speed() -> dict[str, Any]:
     x = np.random.default_rng(0).uniform(0.01, 8, COUNT).astype(np.float32)
     y = np.empty_like(x)
     one = np.float32(1)
     with np.errstate(all="ignore"):
         numpy = {
-            "exp2": COUNT / best(lambda: np.exp2(x, out=y)),
-            "1/sqrt": COUNT / best(lambda: np.divide(one, np.sqrt(x, out=y), out=y)),
+            "exp2": COUNT / best(lambda: np.exp2(x, out=y), *ROUNDS),
+            "1/sqrt": COUNT / best(lambda: np.divide(one, np.sqrt(x, out=y), out=y), *ROUNDS),
         }
     forms = {}
     for key in KEYS:
@@ -66,7 +56,8 @@ def speed() -> dict[str, Any]:
         source = x.astype(narrow).view(f"u{word_of(key).size}")
         sources, out = [source] * (2 if key in BINARY else 1), np.empty_like(source)
         function = array_function(*key, TABLES)
-        forms[f"{name}{'.ftz' if ftz else ''}.{ty}"] = COUNT / best(lambda f=function, s=sources, o=out: f(*s, out=o))  # type: ignore[misc]
+        seconds = best(lambda f=function, s=sources, o=out: f(*s, out=o), *ROUNDS)  # type: ignore[misc]
+        forms[f"{name}{'.ftz' if ftz else ''}.{ty}"] = COUNT / seconds
     return {"processor": processor(), "numpy": numpy, "forms": forms}
 
 

@@ -19,7 +19,6 @@ import compileall
 import json
 import random
 import re
-import shutil
 import statistics
 import subprocess
 import sys
@@ -30,6 +29,8 @@ from functools import partial
 from itertools import pairwise
 from os import environ
 from pathlib import Path
+
+from processes import installed
 
 ROOT = Path(__file__).parents[1]
 KERNELS = ROOT / "tests" / "kernels" / "ptx", ROOT / "tests" / "kernels" / "handwritten", ROOT / "examples"
@@ -64,14 +65,6 @@ def seconds(src: str, text: str, first: str, sanitize: bool) -> float | None:
             env={**environ, "PYTHONPATH": src, "MMULATOR_CACHE": scratch},
         )  # fmt: skip
     return None if done.returncode else float(done.stdout)
-
-
-def installed(src: str, objects: str, folder: Path) -> str:
-    """A copy of a package with object code, as a wheel has it."""
-    shutil.copytree(src, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(objects, folder / "mmulator" / "objects", dirs_exist_ok=True)
-    compileall.compile_dir(folder, quiet=1)
-    return str(folder)
 
 
 def drawn(paths: Iterable[Path], most: int) -> list[Path]:
@@ -145,6 +138,8 @@ def main() -> None:
             sources["again"] = sources["before"]
         elif o.sanitize:
             sources["plain"] = sources["ours"]
+        for src in {*sources.values()}:
+            compileall.compile_dir(src, quiet=1)
         before = "" if o.first else FIRST.read_text()
         run = partial(Kernel.run, sources=sources, first=before, sanitize=o.sanitize)
         with ThreadPoolExecutor(o.jobs) as pool:

@@ -12,24 +12,23 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+from processes import spent
 
 ROOT = Path(__file__).parents[1]
 MB = 1e6
 MOST = {".whl": 25, ".gz": 3}  # MB
 
 
-def spent(words: list[str], **environment: str) -> tuple[float, float]:
+def run(words: list[str], **environment: str) -> tuple[float, float]:
     """(seconds of the processor, seconds of the clock) of a command."""
-    begun, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(words, check=True, env={**os.environ, **environment}, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, time.perf_counter() - begun
+    with spent() as cost:
+        subprocess.run(words, check=True, env={**os.environ, **environment}, stdout=subprocess.DEVNULL)
+    return cost[0], cost[1]
 
 
 def main() -> None:
@@ -46,12 +45,12 @@ def main() -> None:
             pip = [f"{fresh}/bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check"]
             without = {"MMULATOR_SHIP": "0"}
             if needed:  # with mmulator, which goes again
-                spent([*pip, clone], **cache, **without)
-                spent([fresh + "/bin/python", "-m", "pip", "uninstall", "-q", "-y", "mmulator"])
-            cpu, wall = spent([*pip, clone], **cache)
+                run([*pip, clone], **cache, **without)
+                run([fresh + "/bin/python", "-m", "pip", "uninstall", "-q", "-y", "mmulator"])
+            cpu, wall = run([*pip, clone], **cache)
             print(f"pip install, {name:18}{cpu:8.1f} processor seconds {wall:8.1f} s", flush=True)
             if needed:
-                cpu, wall = spent([*pip, "--force-reinstall", "--no-deps", clone], **cache, **without)
+                cpu, wall = run([*pip, "--force-reinstall", "--no-deps", clone], **cache, **without)
                 print(f"{'  of it without object code':31}{cpu:8.1f} processor seconds {wall:8.1f} s", flush=True)
     for path in sorted(o.release.iterdir()) if o.release else ():
         size, most = path.stat().st_size / MB, MOST.get(path.suffix)

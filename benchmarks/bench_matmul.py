@@ -14,7 +14,10 @@ import json
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
+
+from processes import best
 
 CASES = [  # family, A, B, C/D, k, device, options
     ("wgmma", "f16", "f32", 16, "sm_90", {}),
@@ -82,13 +85,13 @@ def measure(case: tuple[Any, ...], size: int, threads: int, rounds: int, clock: 
         extra["scale_b"] = rng.integers(low, high, (blocks, size), dtype=np.uint8)
     x, y = (rng.standard_normal((size, size), dtype=np.float32) for _ in range(2))
     twin_for(key, device).dot  # noqa: B018  compile
+    product = partial(twin_matmul, key, device, threads=threads, **extra)
     ours = whole = theirs = float("inf")
     for _ in range(rounds):
         for _ in range(2):
-            ours = min(ours, timed(clock, lambda: twin_matmul(key, device, A, B, None, threads=threads, **extra)))
-            whole = min(whole, timed(clock, lambda: twin_matmul(key, device, A_whole, B_whole, None, threads=threads, **extra)))
-        for _ in range(6):  # its threads take a while to wake up
-            theirs = min(theirs, timed(clock, lambda: x @ y))
+            ours = min(ours, best(lambda: product(A, B, None), 1, 1, clock))
+            whole = min(whole, best(lambda: product(A_whole, B_whole, None), 1, 1, clock))
+        theirs = min(theirs, best(lambda: x @ y, 6, 1, clock))  # its threads take a while to wake up
     macs = size * size * columns / 1e9
     words = [f"{family}{'.sp' if key.sparse else ''} k{k} {d}.{t}.{t}", *(str(v) for v in options.values())]
     name = " ".join(w for w in words if w != "True")
@@ -110,12 +113,6 @@ def operand(t: str, shape: tuple[int, int], rng: Any, whole: bool) -> Any:
         return rng.integers(0, 1 << e.bits, shape, dtype=np.uint8)
     values = rng.integers(-8, 9, shape) if whole else rng.standard_normal(shape)
     return values.astype(numpy_dtype(e)).view(container(e)) & container(e).type((1 << e.bits) - 1)
-
-
-def timed(clock: Callable[[], float], work: Callable[[], Any]) -> float:
-    start = clock()
-    work()
-    return clock() - start
 
 
 if __name__ == "__main__":

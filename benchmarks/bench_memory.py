@@ -9,13 +9,12 @@ bytes apart; atomics of lanes side by side.
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import time
+from functools import cache
 from typing import Any
 
 import numpy as np
-from bench_table import Other
+from processes import Other, answer, best
 
 TRIPS = 20000
 FIVE = range(5)
@@ -70,18 +69,12 @@ def launches(name: str) -> Any:
 
 def measured(launch: Any) -> float:
     """Nanoseconds of processor time of one round of the loop."""
-    begin = time.process_time()
-    launch()
-    return (time.process_time() - begin) / TRIPS * 1e9
+    return best(launch, 1, 1, time.process_time) / TRIPS * 1e9
 
 
 def worker() -> None:
-    known: dict[str, Any] = {}
-    for line in sys.stdin:
-        (name,) = json.loads(line)
-        if name not in known:
-            known[name] = launches(name)
-        print(json.dumps(measured(known[name])), flush=True)
+    known = cache(launches)
+    answer(lambda name: measured(known(name)))
 
 
 def main() -> None:
@@ -93,7 +86,7 @@ def main() -> None:
     if o.worker:
         worker()
         return
-    before = Other(__file__, PYTHONPATH=o.against, MMULATOR_CACHE=o.against + "/.cache") if o.against else None
+    before = Other(__file__, against=o.against) if o.against else None
     for name in CASES:
         launch = launches(name)
         pairs = [(measured(launch), before(name) if before else 0.0) for _ in range(o.rounds)]

@@ -16,10 +16,11 @@ import json
 import os
 import re
 import sys
-import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
+
+from processes import best
 
 
 def main() -> int:
@@ -84,15 +85,6 @@ def measure(shape: str, rounds: int, batch: int) -> dict[str, Any]:
         times.append(best(lambda: theirs(*tensors), rounds))
     seconds = {"mmasim": min(times)} | {name: best(call, 300 // count + 5) / count for name, (call, count) in calls.items()}
     return {"instruction": str(i), "macs": m * n * k, "seconds": seconds}
-
-
-def best(call: Callable[[], Any], rounds: int) -> float:
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 if __name__ == "__main__":

@@ -9,15 +9,14 @@ launches take turns with ours (in a process of its own); ratios are to the faste
 from __future__ import annotations
 
 import argparse
-import json
 import resource
-import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
-from bench_table import Other
+from processes import Other, answer, best, processor_seconds
 
 NAMES = ("vadd", "softmax", "layernorm", "histogram", "conv2d", "gemm512", "attention", "block")
 BLOCK = """.version 8.0
@@ -45,14 +44,7 @@ def launcher(name: str) -> tuple[Callable[..., Any], int]:
 
 def cost(call: Callable[..., Any], times: int, **options: Any) -> float:
     """Seconds of the processor for one launch, the least of a few."""
-    least = float("inf")
-    for _ in range(4):
-        before = resource.getrusage(resource.RUSAGE_SELF)
-        for _ in range(times):
-            call(**options)
-        after = resource.getrusage(resource.RUSAGE_SELF)
-        least = min(least, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
-    return least / times
+    return best(lambda: call(**options), 4, times, partial(processor_seconds, resource.RUSAGE_SELF))
 
 
 class Ours:
@@ -81,12 +73,11 @@ def main() -> None:
     o = parser.parse_args()
     ours = Ours()
     if o.worker:
-        for line in sys.stdin:
-            print(json.dumps(ours(*json.loads(line))), flush=True)
+        answer(ours)
         return
     sides: dict[str, Callable[[str], tuple[float, float]]] = {"ours": ours}
     if o.against:
-        sides["before"] = Other(__file__, PYTHONPATH=o.against, MMULATOR_CACHE=o.against + "/.cache")
+        sides["before"] = Other(__file__, against=o.against)
     print(f"{'ms':12}{'plain':>9}" + "".join(f"{side:>10}{'ratio':>7}" for side in sides))
     for name in o.names:
         found: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}

@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -29,6 +28,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from processes import installed, spent
 
 PROGRAM = """
 import json, sys, time
@@ -92,13 +93,11 @@ def jobs(folder: Path, names: list[str]) -> dict[str, dict[str, Any]]:
 def start(job: dict[str, Any], src: str, cache: Path) -> dict[str, float]:
     environment = {n: v for n, v in os.environ.items() if n != "PYTHONDONTWRITEBYTECODE"}
     environment |= {"PYTHONPATH": src, "MMULATOR_CACHE": str(cache), "PYTHONPYCACHEPREFIX": f"{cache.parent}/byte-code"}
-    begun, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, "-c", PROGRAM, json.dumps(job)], env=environment, capture_output=True, text=True)
-    whole, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    with spent() as cost:
+        done = subprocess.run([sys.executable, "-c", PROGRAM, json.dumps(job)], env=environment, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr)
-    return {"whole": whole, "cpu": cpu, **json.loads(done.stdout)}
+    return {"whole": cost[1], "cpu": cost[0], **json.loads(done.stdout)}
 
 
 def goals(sources: dict[str, str], rounds: int, scratch: Path) -> None:
@@ -118,13 +117,11 @@ def goals(sources: dict[str, str], rounds: int, scratch: Path) -> None:
                     "MMULATOR_CACHE": str(scratch / f"cache-{which}-{kind}"),
                 }  # fmt: skip
                 for goal, words in GOALS.items():
-                    before = resource.getrusage(resource.RUSAGE_CHILDREN)
                     command = [sys.executable, "-c", *words]
-                    subprocess.run(command, env=environment, cwd=EXAMPLE, capture_output=True, check=True)
-                    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-                    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+                    with spent() as cost:
+                        subprocess.run(command, env=environment, cwd=EXAMPLE, capture_output=True, check=True)
                     if number:  # the first one compiles
-                        least[goal, which, kind] = min(seconds, least.get((goal, which, kind), seconds))
+                        least[goal, which, kind] = min(cost[0], least.get((goal, which, kind), cost[0]))
     print(f"{'processor seconds':18}" + "".join(f"{which:>10}{'no .pyc':>10}" for which in sources))
     for goal in GOALS:
         print(f"{goal:18}" + "".join(f"{least[goal, which, kind]:10.3f}" for which in sources for kind in ("compiled", "text")))
@@ -143,10 +140,7 @@ def main() -> None:
     sources = {"ours": str(Path(__file__).parents[1] / "src"), **({"before": o.against} if o.against else {})}
     with tempfile.TemporaryDirectory() as scratch:
         if o.objects:
-            installed = Path(scratch, "site")
-            shutil.copytree(sources["ours"], installed, ignore=shutil.ignore_patterns("__pycache__"))
-            shutil.copytree(o.objects, installed / "mmulator" / "objects", dirs_exist_ok=True)
-            sources["ours"] = str(installed)
+            sources["ours"] = installed(sources["ours"], o.objects, Path(scratch, "site"))
         if o.goals:
             goals(sources, o.rounds, Path(scratch))
             return

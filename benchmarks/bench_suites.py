@@ -23,6 +23,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from processes import installed
+
 ROOT = Path(__file__).parents[1]
 SAMPLER = """
 import atexit, json, linecache, os, re, signal, sys, time
@@ -116,11 +118,7 @@ def main() -> None:
     parser.add_argument("--places", type=int, default=0, help="so many of our functions, with their seconds")
     o, arguments = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as scratch:
-        source = o.source
-        if o.objects:
-            source = f"{scratch}/site"
-            shutil.copytree(o.source, source, ignore=shutil.ignore_patterns("__pycache__"))
-            shutil.copytree(o.objects, f"{source}/mmulator/objects", dirs_exist_ok=True)
+        source = installed(o.source, o.objects, f"{scratch}/site") if o.objects else o.source
         Path(scratch, "bench_sampler.py").write_text(SAMPLER)
         environment = {
             **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (source, scratch, os.environ.get("PYTHONPATH")))),

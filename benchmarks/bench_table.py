@@ -20,18 +20,16 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-CPU_TIME = "--cpu-time" in sys.argv
+from processes import CPU_TIME, Other, answer
+
 if CPU_TIME:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy reads it once
 
-import numpy as np  # noqa: E402
+import numpy as np
 
 STILL = 0.2  # seconds until NumPy's threads sleep: OpenBLAS's wait busily for more, some 0.1 s after a product
 HERE = Path(__file__).parent
@@ -93,12 +91,6 @@ def interpreted(name: str) -> Any:
     return lambda threads: case.kernel[case.grid](*tensors, **case.constants)
 
 
-def answer(seconds: Callable[..., float | None]) -> None:
-    """Read lines with the arguments of `seconds`, and print what it returns."""
-    for line in sys.stdin:
-        print(json.dumps(seconds(*json.loads(line))), flush=True)
-
-
 def worker() -> None:
     """The other commit, or Triton's interpreter."""
     import mmulator as mm
@@ -114,25 +106,6 @@ def worker() -> None:
         return timed(lambda: known[name, device](threads)) if known[name, device] else None
 
     answer(seconds)
-
-
-class Other:
-    """A process of a benchmark that measures on demand."""
-
-    def __init__(self, script: str = __file__, python: str = sys.executable, **environment: str) -> None:
-        words = [python, script, "--worker", *(["--cpu-time"] if CPU_TIME else [])]
-        self.process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
-        )
-
-    def __call__(self, *what: Any) -> Any:
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.write(json.dumps(what) + "\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit(f"{' '.join(map(str, self.process.args))} ended at {what}")  # type: ignore[arg-type]
-        return json.loads(line)
 
 
 def main() -> None:
@@ -151,9 +124,8 @@ def main() -> None:
         return
     import speed_kernels
 
-    base = {"PYTHONPATH": o.against, "MMULATOR_CACHE": f"{o.against}/.cache"}
-    before = {which: Other(**base) for which in ("before", "noise")} if o.against else {}
-    peers = {"interpr.": Other(TRITON_INTERPRET="1")} if o.interpreter else {}
+    before = {which: Other(__file__, against=o.against) for which in ("before", "noise")} if o.against else {}
+    peers = {"interpr.": Other(__file__, TRITON_INTERPRET="1")} if o.interpreter else {}
     if o.ttsem:
         peers["ttsem"] = Other(str(HERE / "bench_ttsem.py"), o.ttsem, PYTHONPATH=str(HERE))
     heads = {"1 thread": 10, "2 threads": 10, "numpy": 10, "of numpy": 9, "2nd thread": 11}

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from bench_table import answer, timed
+from bench_table import timed
+from processes import answer
 
 
 def ttir(case: Any) -> str:

@@ -10,13 +10,11 @@ sparse forms the products that are made are counted, half of K. --against: the f
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import time
 from typing import Any
 
 import numpy as np
-from bench_table import Other
+from processes import Other, answer
 
 N, STEPS = 128, 4
 K = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "s8": 32, "b1": 256}
@@ -132,15 +130,16 @@ def prepared(case: str) -> Any:
 
 def worker() -> None:
     known: dict[str, Any] = {}
-    for line in sys.stdin:
-        (case,) = json.loads(line)
+
+    def rate(case: str) -> tuple[float, str]:
         if case not in known:
             known[case] = prepared(case)
             for _ in range(10):
                 known[case][0]()
         launch, products, out = known[case]
-        rates = [products / launch() for _ in range(3)]
-        print(json.dumps([max(rates), out.tobytes().hex()]), flush=True)
+        return max(products / launch() for _ in range(3)), out.tobytes().hex()
+
+    answer(rate)
 
 
 def main() -> None:
@@ -155,7 +154,7 @@ def main() -> None:
         return
     workers = [Other(__file__)]
     if o.against:
-        workers.append(Other(__file__, PYTHONPATH=o.against, MMULATOR_CACHE=o.against + "/.cache"))
+        workers.append(Other(__file__, against=o.against))
     print(f"{'m64n128, G/s':20}{'now':>8}" + (f"{'before':>8}{'ratio':>8}" if o.against else ""))
     for case in cases():
         if o.names and case.split()[0] not in o.names:

@@ -50,15 +50,14 @@ def family_of(name: str) -> Any:
 def lanewise() -> Iterator[Question]:
     from mmulator.conformance.stream import RandomStream
     from mmulator.errors import ExecutionFault
-    from tests.data.scalar_vectors import STORAGE, load
+    from tests.data.scalar_vectors import load
 
     def launched(case: Any, drawn: bool) -> Answer:
         operands = [a.copy() for a in case.operands().values()]
         if drawn:
             stream = RandomStream("processors", case.name)
             operands = [stream.words(-(-a.nbytes // 4)).view(np.uint8)[: a.nbytes].view(a.dtype) for a in operands]
-        tile, sizes = case.grid * case.tile_words * 4, [STORAGE.get(t, (0, 0, 4))[2] for _, t in case.outputs]
-        results = [np.zeros(tile if r == "tile" else case.count * n, np.uint8) for (r, _), n in zip(case.outputs, sizes)]
+        results = [np.zeros(size, np.uint8) for size in case.result_bytes]
         before = [a.copy() for a in operands]
         try:
             family_of(case.family)[case.entry].launch(case.grid, case.block, [*operands, *results])

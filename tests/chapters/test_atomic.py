@@ -10,10 +10,7 @@ from mmulator.host.module import Module
 from mmulator.native.memory.combine import combiner
 from tests.data import atomic_vectors
 from tests.data.atomic_vectors import BLOCK, Case, cases, head, kernel
-from tests.support import rows, vectors
 
-test_vectors = vectors.replay("atomic")
-test_rows = rows.run_or_refused("atomic")
 GROUP = 16  # cases in a kernel
 
 

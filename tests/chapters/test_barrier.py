@@ -4,12 +4,8 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault
-from tests.support import rows, vectors
 from tests.support.ptx_text import STORE_R1
 from tests.support.warps import fault, launch
-
-test_vectors = vectors.replay("barrier")
-test_rows = rows.run_or_refused("barrier")
 
 MEETING = """
   mov.b32 %r1, 0; shl.b32 %r2, %r30, 2; mov.u32 %r3, memory; add.u32 %r3, %r3, %r2; xor.b32 %r4, %r2, 124; mov.u32 %r5, memory;

@@ -10,10 +10,7 @@ from mmulator.errors import ExecutionFault
 from mmulator.host.module import Kernel, Module
 from mmulator.native.asynchrony.bulk import PIECE
 from tests.data import bulk_vectors
-from tests.support import rows
 from tests.support.ptx_text import kernel
-
-test_rows = rows.run_or_refused("bulk")
 
 # `buf` in shared memory is filled from `window`, and written back to `window` when all is done by thread 0; %r1 size, %r2 offset
 FRAME = """

@@ -9,11 +9,7 @@ from mmulator.errors import UnsupportedError
 from mmulator.host.module import Module
 from mmulator.launch.shape import Extent
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
-from tests.support import rows, vectors
 from tests.support.clusters import SHAPES, kernel, launched, ranks, times
-
-test_vectors = vectors.replay("cluster")
-test_rows = rows.run_or_refused("cluster")
 
 MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
 

@@ -7,15 +7,10 @@ import numpy as np
 import pytest
 
 from mmulator.isa.types import type_bits
-from tests.support import rows, vectors
 from tests.support import scalar_oracle as oracle
 from tests.support.floats import F32, F32_EDGES, F64, F64_EDGES, NAMES, PARTNERS, both_signs
 from tests.support.integers import ALL, EDGES, as_read
 from tests.support.scalar_harness import run
-
-test_vectors = vectors.replay("compare")
-test_rows = rows.run_or_refused("compare")
-test_forms = rows.computed("compare")
 
 RELATIONS = {"eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
              "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b}  # fmt: skip

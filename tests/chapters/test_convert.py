@@ -9,14 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support import rows, vectors
 from tests.support import scalar_oracle as oracle
+from tests.support import vectors
 from tests.support.one_block import launch
 from tests.support.scalar_harness import bits, run
 
-test_vectors = vectors.replay("convert")
-test_rows = rows.run_or_refused("convert")
-test_forms = rows.computed("convert")
 test_corners = vectors.measured(
     # .ftz flushes what is subnormal after rounding with any exponent, though as a subnormal it would round up
     ("cvt.rn.ftz.f32.f64", (0xB80FFFFFE0000000,), 0x80000000),

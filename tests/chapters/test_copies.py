@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 
 from mmulator.host.module import Module
-from tests.support import rows
 from tests.support.ptx_text import kernel
-
-test_rows = rows.run_or_refused("copies")
 
 SEEDS = range(12)
 COPY = """

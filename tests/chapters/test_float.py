@@ -10,26 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmulator.twin.sfu.arrays import evaluate
-from tests.support import rows, vectors
-from tests.support.floats import (
-    F32,
-    F32_EDGES,
-    F64,
-    F64_EDGES,
-    MODES,
-    NAMES,
-    Rows,
-    both_signs,
-    check,
-    check_extrema,
-    close_to,
-)
+from tests.support import vectors
+from tests.support.floats import F32, F32_EDGES, F64, F64_EDGES, MODES, NAMES, Rows, both_signs, check, check_extrema, close_to
 from tests.support.one_block import LANES, launch
 from tests.support.scalar_harness import bits, run
 
-test_vectors = vectors.replay("float")
-test_rows = rows.run_or_refused("float")
-test_forms = rows.computed("float")
 QUIET, SIGNALING = 0x7FF8000000000005, 0xFFF000000000000B
 test_corners = vectors.measured(
     # .ftz flushes what is subnormal after rounding with any exponent, though as a subnormal it would round up

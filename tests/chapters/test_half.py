@@ -16,15 +16,12 @@ from mmulator.codegen.ops import load, store
 from mmulator.codegen.types import i64, ptr_to, u32
 from mmulator.compiler.lowering.scope import mods
 from mmulator.compiler.meaning import half
-from tests.support import rows, vectors
 from tests.support import scalar_oracle as oracle
+from tests.support import vectors
 from tests.support.floats import BF16, F16, NAMES, PARTNERS, check, check_extrema, close_to
 from tests.support.natives import library_text
 from tests.support.scalar_harness import form_of, run, sources_of
 
-test_vectors = vectors.replay("half")
-test_rows = rows.run_or_refused("half")
-test_forms = rows.computed("half")
 test_corners = vectors.measured(
     # .ftz flushes what is subnormal after rounding with any exponent, though as a subnormal it would round up
     ("mul.ftz.f16", (0x1449, 0x2B77), 0x0000),

@@ -7,13 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support import rows, vectors
+from tests.support import vectors
 from tests.support.integers import ALL, BITS, Oracle, any_operands, check, edges, known_operands, of_types, signed
 from tests.support.scalar_harness import run
 
-test_vectors = vectors.replay("integer")
-test_rows = rows.run_or_refused("integer")
-test_forms = rows.computed("integer")
 test_corners = vectors.measured(("fns.b32", (0x704E5E1B, 3, 0x80000000), 0))
 
 

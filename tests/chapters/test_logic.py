@@ -3,13 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.support import rows, vectors
 from tests.support.integers import ALL, BITS, Oracle, any_operands, edges, known_operands, of_types
 from tests.support.scalar_harness import run
-
-test_vectors = vectors.replay("logic")
-test_rows = rows.run_or_refused("logic")
-test_forms = rows.computed("logic")
 
 FORMS: dict[str, Oracle] = {}
 FORMS |= of_types("and.{}", ("b16", *BITS), lambda w: lambda a, b: a & b)

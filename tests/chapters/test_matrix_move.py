@@ -8,10 +8,7 @@ from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.layouts.operands import fragment, memory_bits, row_bytes
 from mmulator.twin.moves import lines
-from tests.support import vectors
 from tests.support.matrix_kernels import CASES, kernel, load, registers, run, store
-
-test_vectors = vectors.replay("matrix_move")
 
 
 def byte_moves(family: str) -> list[Form]:

@@ -10,11 +10,8 @@ from mmulator.conformance import mbarriers as sequences
 from mmulator.errors import ExecutionFault
 from mmulator.host.cpu import Cpu
 from mmulator.numerics.mbarrier import MOST, Mbarrier, pending_count
-from tests.support import rows
 from tests.support.mbarriers import recorded
 from tests.support.one_block import launch
-
-test_rows = rows.run_or_refused("mbarrier")
 
 
 # the word -----------------------------------------------------------------------------------------------------------

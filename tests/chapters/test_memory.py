@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 
 from mmulator.host.module import Module
-from tests.support import rows, vectors
 from tests.support.ptx_text import kernel
-
-test_vectors = vectors.replay("memory")
-test_rows = rows.run_or_refused("memory")
 
 
 @pytest.mark.parametrize(

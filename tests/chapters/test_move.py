@@ -2,13 +2,8 @@
 
 import numpy as np
 
-from tests.support import rows, vectors
 from tests.support.integers import any_operands, edges, known_operands
 from tests.support.one_block import LANES, launch
-
-test_vectors = vectors.replay("move")
-test_rows = rows.run_or_refused("move")
-test_forms = rows.computed("move")
 
 
 def permuted(a: int, b: int, c: int) -> int:

@@ -5,12 +5,8 @@ import pytest
 
 from mmulator.errors import ExecutionFault, InvalidInstructionError, LimitReached
 from mmulator.host.module import Module
-from tests.support import rows, vectors
 from tests.support.one_block import LANES, launch
 from tests.support.ptx_text import stored
-
-test_vectors = vectors.replay("stack")
-test_rows = rows.run_or_refused("stack")
 
 RECURSIVE = stored("recursive_alloca")
 

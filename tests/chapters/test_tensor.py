@@ -14,13 +14,10 @@ from mmulator.layouts.tensormap import Encoded, places
 from mmulator.layouts.tensormap.types import BY_NAME
 from mmulator.native.hooks.events import Access, Proxy
 from tests.data import tensormap_vectors as vectors
-from tests.support import rows
 from tests.support import tensor_bytes as model
 from tests.support import tensor_copies as copies
 from tests.support.ptx_text import stored
 from tests.support.tracing import Event, traced
-
-test_rows = rows.run_or_refused("tensor")
 
 COPIES, REDUCTIONS = list(vectors.copies()), list(vectors.reductions())
 

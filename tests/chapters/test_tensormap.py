@@ -9,10 +9,7 @@ from mmulator.errors import InvalidInstructionError
 from mmulator.host.module import Kernel, Module
 from tests.data import bulk_vectors
 from tests.data.bulk_vectors import Replaced
-from tests.support import rows
 from tests.support.ptx_text import kernel
-
-test_rows = rows.run_or_refused("tensormap")
 
 PARAMS = ".param .u64 out, .param .u64 value, .param .u32 word"
 IMMEDIATE = ("elemtype", "interleave_layout", "swizzle_mode", "fill_mode")

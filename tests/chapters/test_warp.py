@@ -4,11 +4,7 @@ from itertools import product
 
 import numpy as np
 
-from tests.support import rows, vectors
 from tests.support.one_block import LANES, launch
-
-test_vectors = vectors.replay("warp")
-test_rows = rows.run_or_refused("warp")
 
 
 def test_redux_of_numbers() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 GLOBAL_BYTES, SHARED_BYTES = 65536, 49152
-_KINDS = ("raw", "f16", "bf16", "f32", "f64", "i32", "i64")
+KINDS = ("raw", "f16", "bf16", "f32", "f64", "i32", "i64")
 _FLOATS = {"f16": (5, 10, 2), "bf16": (8, 7, 2), "f32": (8, 23, 4), "f64": (11, 52, 8)}  # bits of exponent, mantissa; bytes
 
 
@@ -73,14 +73,18 @@ def _floats(seed: int, kind: str, count: int) -> np.ndarray:
 
 
 @cache
+def data(seed: int, size: int, kind: str) -> np.ndarray:
+    """`size` bytes of a kind of elements. Not to be written."""
+    if kind == "raw":
+        return _random(seed, size // 8).view(np.uint8)
+    width = _FLOATS[kind][2] if kind in _FLOATS else int(kind[1:]) // 8
+    values = _floats(seed, kind, size // width) if kind in _FLOATS else _integers(seed, width, size // width)
+    return values.astype(f"u{width}").view(np.uint8)
+
+
 def memory(kind: str, shared: bool) -> np.ndarray:
     """What was there: bytes of a kind of elements. Not to be written."""
-    seed, count = (300 if shared else 200) + _KINDS.index(kind), SHARED_BYTES if shared else GLOBAL_BYTES
-    if kind == "raw":
-        return _random(seed, count // 8).view(np.uint8)
-    size = _FLOATS[kind][2] if kind in _FLOATS else int(kind[1:]) // 8
-    values = _floats(seed, kind, count // size) if kind in _FLOATS else _integers(seed, size, count // size)
-    return values.astype(f"u{size}").view(np.uint8)
+    return data((300 if shared else 200) + KINDS.index(kind), SHARED_BYTES if shared else GLOBAL_BYTES, kind)
 
 
 # what an H200 did -----------------------------------------------------------------------------------------------------

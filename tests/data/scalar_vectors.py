@@ -1,16 +1,16 @@
 """Single-statement kernels and what an NVIDIA H200 computed with them.
 
 `scalar_vectors.json` lists the cases, `scalar_vectors.xz` holds operands and results. A case is one PTX statement (or a
-short chain, where a carry or a predicate must pass) on registers `a b c ...`, run once per thread; `Case.ptx()` is the
+short chain, where a carry or a predicate must pass) on registers `a b c ...`, run once per thread; `Case.body()` is the
 whole kernel around it. Types are PTX types; 8-bit values and predicates travel as 32-bit and 8-bit words:
 
     for case in load():
         arrays = [case.operands(), ...]     # {"a": uint32[512], ...} as raw bits
-        text = case.ptx()                   # entry `case.entry`, parameters: one pointer per input, then per output
+        text = HEAD + case.body()           # entry `case.entry`, parameters: one pointer per input, then per output
         expected = case.results()           # {"d": uint32[512], ...}
 
 Launch with `case.grid` blocks of `case.block` threads; thread i reads element i of every input and writes element i of
-every output (`tile` outputs are the block's shared memory instead, `case.tile_words` 32-bit words a block).
+every output (`tile` outputs are the block's shared memory instead, TILE_WORDS 32-bit words a block).
 """
 
 import json
@@ -61,8 +61,9 @@ class Case:
         return self.count // self.block
 
     @property
-    def tile_words(self) -> int:
-        return TILE_WORDS
+    def result_bytes(self) -> list[int]:
+        """Bytes of every output array."""
+        return [TILE_WORDS * 4 * self.grid if r == "tile" else STORAGE[t][2] * self.count for r, t in self.outputs]
 
     def operands(self) -> dict[str, np.ndarray]:
         """Raw bits of every input, in order: uint8, uint16, uint32 or uint64 of `count` elements."""
@@ -108,12 +109,7 @@ class Case:
                 lines.append(f"st.global.{access} [%ptr], {r};")
         head = ["mov.u32 %t, %tid.x;", "mov.u32 %i, %ctaid.x;", "mov.u32 %n, %ntid.x;", "mad.lo.u32 %i, %i, %n, %t;"]
         space = [".shared .align 128 .b8 cells[2048];"] if self.tile or self.memory == "shared" else []
-        declared = [
-            ".reg .u32 %i, %t, %n, %k, %w, s, p32;",
-            ".reg .u64 %ptr, p;",
-            ".reg .u16 %half;",
-            ".reg .pred %more;",
-        ]
+        declared = [".reg .u32 %i, %t, %n, %k, %w, s, p32; .reg .u64 %ptr, p; .reg .u16 %half; .reg .pred %more;"]
         inside = "\n".join("    " + x for x in [*declared, *regs, *space, *head, *lines, "ret;"])
         return f".visible .entry {self.entry}({', '.join(parameters)})\n{{\n{inside}\n}}\n"
 
@@ -129,58 +125,20 @@ class Case:
     def _fill_tile(self) -> list[str]:
         """Fill the block's shared tile from the input `tile`; `s` is the tile's address plus 16 times input `row`."""
         return [
-            "ld.param.u64 %ptr, [in_tile];",
-            "mov.u32 %k, %t;",
-            "mov.u32 s, cells;",
-            "shl.b32 %w, %t, 2;",
-            "add.u32 s, s, %w;",
+            "ld.param.u64 %ptr, [in_tile]; mov.u32 %k, %t; mov.u32 s, cells; shl.b32 %w, %t, 2; add.u32 s, s, %w;",
             "mad.wide.u32 %ptr, %t, 4, %ptr;",
-            "FILL: ld.global.b32 %w, [%ptr];",
-            "st.shared.b32 [s], %w;",
-            "add.u32 s, s, 128;",
-            "add.u64 %ptr, %ptr, 128;",
-            "add.u32 %k, %k, 32;",
-            f"setp.lt.u32 %more, %k, {TILE_WORDS};",
-            "@%more bra FILL;",
-            "bar.sync 0;",
-            "mov.u32 s, cells;",
-            "mad.lo.u32 s, row, 16, s;",
+            "FILL: ld.global.b32 %w, [%ptr]; st.shared.b32 [s], %w; add.u32 s, s, 128; add.u64 %ptr, %ptr, 128;",
+            f"add.u32 %k, %k, 32; setp.lt.u32 %more, %k, {TILE_WORDS}; @%more bra FILL;",
+            "bar.sync 0; mov.u32 s, cells; mad.lo.u32 s, row, 16, s;",
         ]
 
     def _dump_tile(self) -> list[str]:
         return [
-            "bar.sync 0;",
-            "mov.u32 %w, %ctaid.x;",
-            f"mul.lo.u32 %w, %w, {TILE_WORDS};",
-            "add.u32 %w, %w, %t;",
-            "mad.wide.u32 %ptr, %w, 4, %ptr;",
-            "mov.u32 s, cells;",
-            "shl.b32 %w, %t, 2;",
-            "add.u32 s, s, %w;",
-            "mov.u32 %k, %t;",
-            "DUMP: ld.shared.b32 %w, [s];",
-            "st.global.b32 [%ptr], %w;",
-            "add.u32 s, s, 128;",
-            "add.u64 %ptr, %ptr, 128;",
-            "add.u32 %k, %k, 32;",
-            f"setp.lt.u32 %more, %k, {TILE_WORDS};",
-            "@%more bra DUMP;",
+            f"bar.sync 0; mov.u32 %w, %ctaid.x; mul.lo.u32 %w, %w, {TILE_WORDS}; add.u32 %w, %w, %t;",
+            "mad.wide.u32 %ptr, %w, 4, %ptr; mov.u32 s, cells; shl.b32 %w, %t, 2; add.u32 s, s, %w; mov.u32 %k, %t;",
+            "DUMP: ld.shared.b32 %w, [s]; st.global.b32 [%ptr], %w; add.u32 s, s, 128; add.u64 %ptr, %ptr, 128;",
+            f"add.u32 %k, %k, 32; setp.lt.u32 %more, %k, {TILE_WORDS}; @%more bra DUMP;",
         ]
-
-    def ptx(self) -> str:
-        return HEAD + self.body()
-
-    def sizes(self) -> tuple[list[int], list[int]]:
-        """Bytes of every input and output array."""
-
-        def size(r: str, t: str) -> int:
-            return (
-                TILE_WORDS * 4 * (self.grid if (r, t) in self.outputs else 1)
-                if r == "tile"
-                else STORAGE[t][2] * self.count
-            )
-
-        return [size(r, t) for r, t in self.inputs], [size(r, t) for r, t in self.outputs]
 
 
 HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
@@ -203,6 +161,5 @@ def load() -> tuple[Case, ...]:
         return tuple((r, t) for r, _, t in (x.partition(":") for x in text.split()))
 
     return tuple(
-        Case(**{**r, "inputs": pairs(r["inputs"]), "outputs": pairs(r["outputs"]), "stored": tuple(r["stored"])})
-        for r in rows
+        Case(**{**r, "inputs": pairs(r["inputs"]), "outputs": pairs(r["outputs"]), "stored": tuple(r["stored"])}) for r in rows
     )

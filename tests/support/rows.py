@@ -1,11 +1,7 @@
-"""The rows of a chapter, each in the forms that it has: written to the end, or refused by name.
-
-    test_rows = rows.run_or_refused("logic")
-    test_forms = rows.computed("logic")     # of chapters whose instructions only compute
-"""
+"""The rows of a chapter, each in the forms that it has: written to the end, or refused by name."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise, product
 from typing import Any
@@ -54,23 +50,21 @@ def rows_of(chapter: str) -> tuple[Row, ...]:
 
 
 # run, or refused ----------------------------------------------------------------------------------------------------
-def run_or_refused(chapter: str) -> Callable[..., None]:
-    """A test that `check` and a launch agree on every row: what check lets through is written to the end, what it names is
-    raised, with the reason that the row gives."""
+def opcodes(chapter: str) -> list[str]:
+    return sorted({row.opcode for row in rows_of(chapter)})
 
-    @pytest.mark.parametrize("opcode", sorted({row.opcode for row in rows_of(chapter)}))
-    def test(opcode: str) -> None:
-        for row in (r for r in rows_of(chapter) if r.opcode == opcode):
-            found = [*groups(row)]
-            assert found, row_forms.row_key(row)
-            for target, statements, runs in found:
-                if runs:
-                    _is_written(row, text_of(statements, target))
-                else:
-                    for statement in statements[:4]:  # what is refused is the row
-                        _is_refused(row, text_of([statement], target))
 
-    return test
+def run_or_refuse(chapter: str, opcode: str) -> None:
+    """Write the rows of an opcode to the end where `check` lets them through; where it names them, see that a launch does."""
+    for row in (r for r in rows_of(chapter) if r.opcode == opcode):
+        found = [*groups(row)]
+        assert found, row_forms.row_key(row)
+        for target, statements, runs in found:
+            if runs:
+                _is_written(row, text_of(statements, target))
+            else:
+                for statement in statements[:4]:  # what is refused is the row
+                    _is_refused(row, text_of([statement], target))
 
 
 def _is_written(row: Row, text: str) -> None:
@@ -228,24 +222,24 @@ def groups(row: Row) -> Iterator[tuple[str, list[str], bool]]:
 
 
 # computed -----------------------------------------------------------------------------------------------------------
-def computed(chapter: str) -> Callable[..., None]:
-    """A test that every form of every lane-wise row can be written: results have the type of the destination, sign included
-    (it says how a wider register is filled), and LLVM takes the text, that of the functions which are called as well."""
+def lanewise(chapter: str) -> list[str]:
+    """Names of the rows of a chapter whose lanes compute by themselves."""
+    return sorted({row.name for row in rows_of(chapter) if _is_lanewise(row)})
 
-    @pytest.mark.parametrize("name", sorted({row.name for row in rows_of(chapter) if _is_lanewise(row)}))
-    def test(name: str) -> None:
-        written: dict[str, Builder] = {}
-        forms = {k: f for r in rows_of(chapter) if r.name == name for k, f in _forms_of(r).items()}
-        for number, form in enumerate(forms.values()):
-            b, scope = _function(f"form{number}", form)
-            written[b.name] = b
-            written |= {n: f.build()[0] for n, f in scope.natives.items() if n not in written}
-        assert forms
-        import llvmlite.binding
 
-        llvmlite.binding.parse_assembly(module_text(list(written.values()))).verify()
+def write_forms(chapter: str, name: str) -> None:
+    """Write every form of the lane-wise rows of a name: results have the type of the destination, sign included (it says how a
+    wider register is filled), and LLVM takes the text, that of the functions which are called as well."""
+    written: dict[str, Builder] = {}
+    forms = {k: f for r in rows_of(chapter) if r.name == name for k, f in _forms_of(r).items()}
+    for number, form in enumerate(forms.values()):
+        b, scope = _function(f"form{number}", form)
+        written[b.name] = b
+        written |= {n: f.build()[0] for n, f in scope.natives.items() if n not in written}
+    assert forms
+    import llvmlite.binding
 
-    return test
+    llvmlite.binding.parse_assembly(module_text(list(written.values()))).verify()
 
 
 @cache

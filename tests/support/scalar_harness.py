@@ -169,9 +169,7 @@ def bits(array: np.ndarray) -> np.ndarray:
     return array.astype(np.uint8) if array.dtype == bool else array.view(f"u{array.dtype.itemsize}")
 
 
-def execute(
-    statement: str, registers: Mapping[str, np.ndarray], carry: np.ndarray
-) -> tuple[dict[str, Any], np.ndarray]:
+def execute(statement: str, registers: Mapping[str, np.ndarray], carry: np.ndarray) -> tuple[dict[str, Any], np.ndarray]:
     """One statement, `lop3.or.b32 d|q, a, b, c, 0xe8, !e`, on arrays of raw bits: registers it writes, and CC.CF."""
     mnemonic, _, rest = statement.strip().partition(" ")
     form = form_of(mnemonic)

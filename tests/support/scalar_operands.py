@@ -42,9 +42,7 @@ F16_EDGES = [
     0xFC00, 0x7E00, 0xFE00, 0x7FFF, 0xFFFF, 0x7C01, 0xFD23, 0x57F8, 0x5BF8, 0xD808, 0x7B00, 0x5F00, 0x5F40, 0x5F41,
     0x77FF, 0x7B80, 0x1400,
 ]  # fmt: skip
-BF16_EDGES = sorted(
-    {e >> 16 for e in F32_EDGES} | {0x7F81, 0x3F81, 0x3F7F, 0x3F01, 0x4B00, 0x4AFF, 0x437F, 0x4300, 0xC301}
-)
+BF16_EDGES = sorted({e >> 16 for e in F32_EDGES} | {0x7F81, 0x3F81, 0x3F7F, 0x3F01, 0x4B00, 0x4AFF, 0x437F, 0x4300, 0xC301})
 SHIFTS = [
     0, 1, 2, 7, 8, 15, 16, 17, 30, 31, 32, 33, 47, 48, 62, 63, 64, 65, 127, 128, 255, 256, 257, 0x80000000,
     0xFFFFFFFF, 0x10000, 0x100000,
@@ -54,43 +52,12 @@ SHIFTS = [
 def wide_int(rng: np.random.Generator, width: int, n: int) -> np.ndarray:
     """Edges, random bits, random lengths, small values of both signs."""
     top, full = 1 << (width - 1), (1 << width) - 1
+    common = 0x7FFF, 0x8000, 0xFFFF, 0x10000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x100000000, 0x1000001, 0x1000003, 0xFFFFFF
     edges = [
-        0,
-        1,
-        2,
-        3,
-        full,
-        full - 1,
-        top,
-        top - 1,
-        top + 1,
-        0x7F,
-        0x80,
-        0xFF,
-        0x100,
-        full - 0x7F,
-        full - 0x80,
-        full - 0x81,
-        0x5555555555555555 & full,
-        0xAAAAAAAAAAAAAAAA & full,
-        *[
-            min(c, full)
-            for c in (
-                0x7FFF,
-                0x8000,
-                0xFFFF,
-                0x10000,
-                0x7FFFFFFF,
-                0x80000000,
-                0xFFFFFFFF,
-                0x100000000,
-                0x1000001,
-                0x1000003,
-                0xFFFFFF,
-            )
-        ],
-        *[1 << i for i in range(3, width, 5)],
-    ]
+        0, 1, 2, 3, full, full - 1, top, top - 1, top + 1, 0x7F, 0x80, 0xFF, 0x100, full - 0x7F, full - 0x80, full - 0x81,
+        0x5555555555555555 & full, 0xAAAAAAAAAAAAAAAA & full, *(min(c, full) for c in common),
+        *(1 << i for i in range(3, width, 5)),
+    ]  # fmt: skip
     whole = rng.integers(0, full, n, dtype=np.uint64, endpoint=True)
     choice = rng.integers(0, 4, n)
     short = whole >> rng.integers(0, width, n).astype(np.uint64)
@@ -105,28 +72,16 @@ def floats(rng: np.random.Generator, width: int, mantissa: int, edges: list[int]
     whole = rng.integers(0, (1 << width) - 1, n, dtype=np.uint64, endpoint=True)
     sign = (whole >> np.uint64(width - 1)) << np.uint64(width - 1)
     fraction = whole & np.uint64((1 << mantissa) - 1)
-    near = (
-        sign
-        | (np.uint64(bias) + rng.integers(0, 9, n).astype(np.uint64) - np.uint64(4)) << np.uint64(mantissa)
-        | fraction
-    )
+    near = sign | (np.uint64(bias) + rng.integers(0, 9, n).astype(np.uint64) - np.uint64(4)) << np.uint64(mantissa) | fraction
     keep = rng.integers(0, mantissa, n).astype(np.uint64)  # few significant bits: ties
     reach = min(40, bias - 1)
-    tied = (
-        sign
-        | (np.uint64(bias) + rng.integers(0, 2 * reach, n).astype(np.uint64) - np.uint64(reach)) << np.uint64(mantissa)
-        | (fraction >> keep << keep)
-    )
+    tied = sign | (np.uint64(bias) + rng.integers(0, 2 * reach, n).astype(np.uint64) - np.uint64(reach)) << np.uint64(mantissa)
+    tied |= fraction >> keep << keep
     out = np.choose(rng.integers(0, 5, n), [rng.choice(np.array(edges, np.uint64), n), whole, near, tied, tied])
     return out.astype(f"u{width // 8}")
 
 
-FLOAT = {
-    "f32": (32, 23, F32_EDGES),
-    "f64": (64, 52, F64_EDGES),
-    "f16": (16, 10, F16_EDGES),
-    "bf16": (16, 7, BF16_EDGES),
-}
+FLOAT = {"f32": (32, 23, F32_EDGES), "f64": (64, 52, F64_EDGES), "f16": (16, 10, F16_EDGES), "bf16": (16, 7, BF16_EDGES)}
 
 
 def one(rng: np.random.Generator, pool: str, n: int) -> np.ndarray:
@@ -141,21 +96,15 @@ def one(rng: np.random.Generator, pool: str, n: int) -> np.ndarray:
             warp = np.repeat(rng.integers(0, 4, n // 32), 32)
             return np.choose(warp, [np.zeros(n), np.ones(n), rng.integers(0, 2, n), lane != 7]).astype(np.uint8)
         case "shift":
-            return np.where(
-                rng.random(n) < 0.5, rng.choice(np.array(SHIFTS, np.uint32), n), rng.integers(0, 72, n)
-            ).astype(np.uint32)
+            some = rng.random(n) < 0.5
+            return np.where(some, rng.choice(np.array(SHIFTS, np.uint32), n), rng.integers(0, 72, n)).astype(np.uint32)
         case "lane":
             return np.where(rng.random(n) < 0.9, rng.integers(0, 40, n), rng.integers(0, 2**32, n)).astype(np.uint32)
         case "lane2":
             return rng.integers(-20, 21, n).astype(np.int32).view(np.uint32)
         case "segment":
-            return np.repeat(
-                rng.choice(
-                    np.array([0x1F, 0, 0x100F, 0x1000, 0x1807, 0x1800, 0x1C03, 0x1E01, 0x0F, 0x1F1F], np.uint32),
-                    n // 32,
-                ),
-                32,
-            )
+            segments = 0x1F, 0, 0x100F, 0x1000, 0x1807, 0x1800, 0x1C03, 0x1E01, 0x0F, 0x1F1F
+            return np.repeat(rng.choice(np.array(segments, np.uint32), n // 32), 32)
         case "few":
             mixed = rng.choice(np.array([5, 9, 0x80000005], np.uint32), n)
             return np.where(np.repeat(rng.random(n // 32) < 0.3, 32), 5, mixed).astype(np.uint32)
@@ -188,10 +137,8 @@ def relate(rng: np.random.Generator, pool: str, first: list[np.ndarray], x: np.n
     if re.fullmatch(r"b(16|32|64)", pool):  # integers: equal, neighbours, complements
         like, n = first[0], len(x)
         with np.errstate(over="ignore"):
-            made = np.choose(
-                rng.integers(0, 4, n),
-                [like, like, like + rng.integers(-1, 2, n).astype(np.int64).astype(x.dtype), ~like],
-            )
+            which = rng.integers(0, 4, n)
+            made = np.choose(which, [like, like, like + rng.integers(-1, 2, n).astype(np.int64).astype(x.dtype), ~like])
         return np.where(rng.random(n) < 0.2, made, x).astype(x.dtype)
     if pool not in (*FLOAT, "f16x2", "bf16x2"):
         return x
@@ -204,11 +151,8 @@ def relate(rng: np.random.Generator, pool: str, first: list[np.ndarray], x: np.n
     with np.errstate(over="ignore"):
         moved = like + (rng.integers(-mantissa - 3, mantissa + 3, n) << mantissa).astype(np.int64).astype(x.dtype)
         near = like + rng.integers(-3, 4, n).astype(np.int64).astype(x.dtype)
-    made = np.select(
-        [how == 0, how == 1, how == 2, how == 3],
-        [like, like ^ top, near, near ^ top],
-        moved ^ (top * (rng.integers(0, 2, n).astype(x.dtype))),
-    )
+    turned = moved ^ (top * (rng.integers(0, 2, n).astype(x.dtype)))
+    made = np.select([how == k for k in range(4)], [like, like ^ top, near, near ^ top], turned)
     return np.where(rng.random(n) < 0.3, made, x).astype(x.dtype)
 
 

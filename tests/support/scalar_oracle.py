@@ -158,9 +158,7 @@ def square_root(a: Real) -> Real:
     return number((root + Fraction(root * root != scaled, 2)) / Fraction(2) ** (shift // 2))
 
 
-def arithmetic(
-    operation: str, f: Format, mode: str, bits: tuple[int, ...], ftz: bool = False, sat: bool = False
-) -> int:
+def arithmetic(operation: str, f: Format, mode: str, bits: tuple[int, ...], ftz: bool = False, sat: bool = False) -> int:
     """add, sub, mul, fma, div, sqrt on bits of f."""
     values = [decode(b, f) for b in bits]
     if ftz:

@@ -42,9 +42,7 @@ def draw(rng: Any, **given: Any) -> InstructionDescriptor:
     a, b = str(rng.choice(types)), str(rng.choice(types))
     b = a if kind == "f16" else b
     narrow = kind in ("f16", "f8f6f4") and a != "bf16" and bool(rng.integers(3) == 0)
-    turned = {
-        f"transpose_{side}": bool(rng.integers(2)) and TYPES[t].bits in (8, 16) for side, t in (("a", a), ("b", b))
-    }
+    turned = {f"transpose_{side}": bool(rng.integers(2)) and TYPES[t].bits in (8, 16) for side, t in (("a", a), ("b", b))}
     some |= {"atype": a, "btype": b, "dtype": "s32" if kind == "i8" else "f16" if narrow else "f32", "m": int(rng.choice(rows))}
     some |= turned | {"saturate": kind == "i8" and bool(rng.integers(2))}
     some |= {f"negate_{side}": kind != "i8" and bool(rng.integers(2)) for side in "ab"}

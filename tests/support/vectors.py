@@ -1,7 +1,5 @@
 """Recorded vectors, by the chapter of the instruction that they are about: what a GPU computed, replayed.
 
-    test_vectors = vectors.replay("logic")
-
 Each is replayed once in every way that there is: a statement of scalar_vectors in a kernel, and where it is lane-wise by its
 meaning alone, without a machine; a statement of row_vectors in a kernel.
 """
@@ -35,19 +33,10 @@ AROUND = ("control", "barrier", "memory", "integer", "logic", "compare", "move",
 NAMES = {module.__name__.rpartition(".")[2]: module for module in CHAPTERS}
 
 
-def replay(chapter: str) -> Callable[..., None]:
-    """A test of every vector of a chapter; raises KeyError if it has none."""
-    found = [pytest.param(one, id=name) for name, one in [*_scalar(chapter), *_rows(chapter)]]
-    if not found:
-        raise KeyError(chapter)
-
-    @pytest.mark.parametrize("wrong", found)
-    def test(wrong: Replay) -> None:
-        """The bits are those of the GPU."""
-        found = [*wrong()]
-        assert not found, "\n".join(found)
-
-    return test
+def of_chapter(chapter: str) -> Iterator[tuple[str, Replay]]:
+    """Each replay of a chapter's vectors, with its name."""
+    yield from _scalar(chapter)
+    yield from _rows(chapter)
 
 
 def measured(*corners: tuple[str, tuple[int, ...], int]) -> Callable[..., None]:
@@ -99,11 +88,6 @@ def _by_chapter() -> dict[str, tuple[list[Any], list[row_statements.Statement]]]
     for statement in recorded():
         found.setdefault(chapter_of(statement.text), ([], []))[1].append(statement)
     return found
-
-
-def chapters() -> frozenset[str]:
-    """Those that have vectors."""
-    return frozenset(_by_chapter())
 
 
 # single statements --------------------------------------------------------------------------------------------------

@@ -25,13 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-TYPES = {
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "s8": torch.int8,
-    "e4m3": torch.float8_e4m3fn,
-    "tf32": torch.float32,
-}
+TYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "s8": torch.int8, "e4m3": torch.float8_e4m3fn, "tf32": torch.float32}
 SHAPES = ((32, 64), (64, 64), (160, 64), (96, 160), (256, 128), (128, 256), (384, 192))
 MATRICES = 3
 PAIRS = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])

@@ -39,9 +39,7 @@ def main() -> None:
     image = Path(sys.argv[1]).read_bytes()
     if sys.argv[2:]:  # a child: one load that may fault
         gpu = Gpu()
-        print(
-            json.dumps([hex(v) for v in words(gpu, gpu.module(image), "peek", int(sys.argv[3]), 2, int(sys.argv[2]))])
-        )
+        print(json.dumps([hex(v) for v in words(gpu, gpu.module(image), "peek", int(sys.argv[3]), 2, int(sys.argv[2]))]))
         return
     gpu = Gpu(60)
     module = gpu.module(image)

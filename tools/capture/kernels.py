@@ -48,9 +48,7 @@ TRITON_TYPE = {
 
 def parameters(ptx: str, entry: str) -> list[str]:
     """The parameter types of a kernel, structures as `b8[SIZE]`."""
-    head = re.search(
-        r"\.entry\s+" + re.escape(entry) + r"\s*\((.*?)\)", re.sub(r"/\*.*?\*/|//[^\n]*", "", ptx, flags=re.S), re.S
-    )
+    head = re.search(r"\.entry\s+" + re.escape(entry) + r"\s*\((.*?)\)", re.sub(r"/\*.*?\*/|//[^\n]*", "", ptx, flags=re.S), re.S)
     if head is None:
         raise SystemExit(f"no entry {entry}")
     out = []
@@ -109,9 +107,7 @@ def build_triton(case: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             constants[name] = getattr(
                 triton.language, {"fp16": "float16", "fp32": "float32", "fp64": "float64"}.get(value, value)
             )
-    source = ASTSource(
-        case["kernel"], signature={n: signature[n] for n in names}, constexprs=constants, attrs=attributes
-    )
+    source = ASTSource(case["kernel"], signature={n: signature[n] for n in names}, constexprs=constants, attrs=attributes)
     made = triton.compile(
         source,
         target=GPUTarget("cuda", case["capability"], 32),
@@ -147,15 +143,7 @@ def build_numba(case: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     for a in case["arrays"]:
         if isinstance(a, list):
             size = np.dtype(DTYPE[a[1]]).itemsize
-            args += [
-                0,
-                0,
-                int(np.prod(a[2])),
-                size,
-                a,
-                *a[2],
-                *(int(np.prod(a[2][i + 1 :])) * size for i in range(len(a[2]))),
-            ]
+            args += [0, 0, int(np.prod(a[2])), size, a, *a[2], *(int(np.prod(a[2][i + 1 :])) * size for i in range(len(a[2])))]
         else:
             args.append(a)
     return text, {
@@ -171,11 +159,7 @@ def build_numba(case: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def nvcc(source: Path, out: Path, *flags: str) -> None:
     """Compile a .cu."""
-    subprocess.run(
-        ["nvcc", "-std=c++17", "--disable-warnings", *flags, source.name, "-o", out],
-        check=True,
-        cwd=source.parent,
-    )
+    subprocess.run(["nvcc", "-std=c++17", "--disable-warnings", *flags, source.name, "-o", out], check=True, cwd=source.parent)
 
 
 def build_cuda(case: dict[str, Any], built: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -187,12 +171,7 @@ def build_cuda(case: dict[str, Any], built: dict[str, Any]) -> tuple[str, dict[s
         nvcc(source, target, "-ptx", f"-arch=compute_{case['arch']}", *flags)
         target.write_text(hide_paths(target.read_text()))
         built[stem] = {}
-    facts = {
-        "entry": case["entry"],
-        "capability": int(case["arch"].rstrip("a")),
-        "source": "nvcc 13.0",
-        "args": case["args"],
-    }
+    facts = {"entry": case["entry"], "capability": int(case["arch"].rstrip("a")), "source": "nvcc 13.0", "args": case["args"]}
     facts |= {"grid": case["grid"], "block": case["block"], "shared": case.get("shared", 0)}
     return f"ptx/{target.name}", facts
 

@@ -33,9 +33,7 @@ def build(folder: Path) -> None:
     for family, cases in groupby(load(), key=lambda c: c.family):
         path = folder / family
         path.with_suffix(".ptx").write_text(HEAD + "".join(c.body() for c in cases))
-        subprocess.run(
-            ["ptxas", "-arch=sm_90a", "-O3", path.with_suffix(".ptx"), "-o", path.with_suffix(".cubin")], check=True
-        )
+        subprocess.run(["ptxas", "-arch=sm_90a", "-O3", path.with_suffix(".ptx"), "-o", path.with_suffix(".cubin")], check=True)
 
 
 def run(folder: Path, out: Path) -> None:
@@ -67,7 +65,7 @@ def run(folder: Path, out: Path) -> None:
 def _launch(gpu: Any, function: Any, c: Case, inputs: list[Any]) -> list[np.ndarray]:
     import ctypes
 
-    sizes = c.sizes()[1]
+    sizes = c.result_bytes
     fresh = [gpu.upload(np.full(size, 0xEE, np.uint8)) for size in sizes]
     cells = [ctypes.c_uint64(p.value) for p in (*inputs, *fresh)]
     gpu.start(function, c.grid, c.block, cells)

@@ -74,9 +74,7 @@ class Case:
         used = sorted({*re.findall(r"%b64_\d+", self.statement)})
         values = " ".join(f"mov.u64 {register}, in_{space};" for register in used)
         version = "{}.{}".format(*PTX_VERSIONS[-1])
-        return FRAME.format(
-            version=version, target=self.target, declared=rows.DECLARED, values=values, statement=self.statement
-        )
+        return FRAME.format(version=version, target=self.target, declared=rows.DECLARED, values=values, statement=self.statement)
 
 
 @cache

@@ -56,8 +56,8 @@ AREAS: dict[str, tuple[str, ...]] = {
         "tests/kernels", _NOT,
     ),
     "native/threads": (
-        "tests/chapters/test_barrier.py", "tests/chapters/test_warp.py", "tests/chapters/test_control.py",
-        "tests/chapters/test_cluster.py", "tests/sanitizer", "tests/ub", "tests/native", "tests/launch", "tests/kernels", _NOT,
+        "tests/chapters/test_barrier.py", "tests/chapters/test_warp.py", "tests/chapters/test_cluster.py", "tests/sanitizer",
+        "tests/ub", "tests/native", "tests/launch", "tests/kernels", _NOT,
     ),
     "sanitizer/order": ("tests/sanitizer", "tests/ub",),
     "compiler/meaning": ("--chapter", "{}", "tests/chapters", "tests/sanitizer", "tests/ub", "tests/native"),
@@ -197,7 +197,7 @@ def tests_of(change: Change) -> list[str]:
     area, stem = area_of(change), Path(change.file).stem
     named = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob(f"test_{stem}*.py"))
     others = [*AREAS[area]]
-    if "--chapter" in others and not (ROOT / f"tests/chapters/test_{stem}.py").exists():
+    if "--chapter" in others and not (PACKAGE / f"isa/{stem}.py").exists():
         others = others[2:]
     return [f"--first={stem}", *named, *(name.format(stem) for name in others if name not in named)]
 

@@ -64,9 +64,7 @@ def words_of(form: Form) -> dict[str, str]:
     return {slot.name: form.written(slot) for slot in form.row.slots}
 
 
-def fitted(
-    form: Form, values: dict[str, str], target: Target, ptx: tuple[int, int], chance: random.Random
-) -> Statement | None:
+def fitted(form: Form, values: dict[str, str], target: Target, ptx: tuple[int, int], chance: random.Random) -> Statement | None:
     """A statement of the form's row with other qualifiers, and operands that fit its types and shape; None if the
     operands of such a form cannot be told."""
     opcode = form.family if form.op == form.family else f"{form.family}.{form.op}"
