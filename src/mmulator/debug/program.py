@@ -18,7 +18,6 @@ from mmulator.driver.inquiries import ProgramLaunch
 from mmulator.host.report import Report
 from mmulator.launch.launch import How, Launch
 from mmulator.launch.observers import Observer
-from mmulator.record.launches.questions import stored_type
 from mmulator.record.names import DeviceNames
 
 # Modules of front ends by the name that MMULATOR_DEBUG says: `front(settings)` makes one.
@@ -90,7 +89,14 @@ def debugged(one: ProgramLaunch, observers: Callable[[], list[Observer]]) -> Rep
     one: the launch.
     observers: makes the launch's own observers, new ones at each call.
     """
-    names, stored = lambda: DeviceNames(one.arrays()), cache(lambda: stored_type(one.launch.kernel))
+
+    @cache
+    def stored() -> str:
+        from mmulator.record.launches.questions import stored_type  # which loads much that a debugger may never show
+
+        return stored_type(one.launch.kernel)
+
+    names = lambda: DeviceNames(one.arrays())
     return current(one.settings.debug).launch(one.launch, one.how, observers, names, stored)
 
 
