@@ -20,7 +20,8 @@ from mmulator.doors import asserts
 from mmulator.doors.imports import environment, open_doors
 from mmulator.doors.pytest_findings import Findings, paragraphs
 from mmulator.doors.pytest_profiles import Coverage
-from mmulator.driver import Driver, Settings, current, progress, told, use
+from mmulator.driver import Driver, Settings, current, progress, use
+from mmulator.driver import findings as told
 from mmulator.driver.report import Totals
 from mmulator.errors import LimitReached, MmulatorError
 from mmulator.files import write
