@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mmulator.cli import supervised
+from mmulator.cli import supervisor
 from mmulator.cli.app import run
 from tests.support.places import PACKAGE, ROOT
 from tests.support.waiting import PATIENCE
@@ -223,7 +223,7 @@ def test_a_next_step_is_said(environment: dict[str, str]) -> None:
     assert last("prog.py") == after and last("prog.py", "caught") == ""
     unexplained = "mmulator: the program failed, and no finding explains it; next: `mmulator {} prog.py wrong` "
     assert last("--sanitize", "prog.py", "wrong").startswith(unexplained.format("exec --why auto"))
-    own = supervised._next(["./prog"], {}, 1)  # of a program that compares by itself
+    own = supervisor._next(["./prog"], {}, 1)  # of a program that compares by itself
     assert own.endswith("next: `mmulator exec --why 'NAME[INDEX]' ./prog` says why an element of an array has its value")
     done = run("--json", "--sarif=a.sarif", "--sanitize", "--why=out[0]", "prog.py", "wrong")
     found, (log,) = json.loads(done.stdout), json.loads(Path("a.sarif").read_text())["runs"]

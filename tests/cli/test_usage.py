@@ -1,6 +1,5 @@
 """What a user meets at the command line: help, words without quotes, options that would be ignored, terminals of 80 columns."""
 
-import io
 import json
 import os
 import pty
@@ -22,6 +21,7 @@ from mmulator.cli.output import print_table
 from mmulator.cli.parser import DeclaredWord, Group, declared, first_paragraph, parameters
 from mmulator.errors import InternalError
 from mmulator.settings import taken
+from tests.support import terminals
 from tests.support.places import PACKAGE, ROOT
 from tests.support.ptx_text import stored
 
@@ -330,7 +330,7 @@ def test_run_folds_its_lines_on_a_terminal(tmp_path: Path) -> None:
     main, other = pty.openpty()
     done = subprocess.run(command, env=environment, cwd=tmp_path, stdout=other, stderr=subprocess.DEVNULL)
     os.close(other)
-    text = read(main)
+    text = plain(main)
     assert done.returncode == 1
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     assert " ".join(text.split()).count("stores to C[0, 0]: 1") == 1
@@ -352,25 +352,15 @@ def test_errors_fit_the_terminal_and_the_caret_stays_below_what_it_shows(tmp_pat
         done = subprocess.run(command, env=environment, cwd=tmp_path, stdout=other, stderr=other)
         os.close(other)
         assert done.returncode == 1
-        lines = [line.rpartition("\x1b[2K")[2].replace("\x1b[?25h", "") for line in read(main).splitlines()]  # a bar was there
+        lines = [line.rpartition("\x1b[2K")[2].replace("\x1b[?25h", "") for line in plain(main).splitlines()]  # a bar was there
         assert [line for line in lines if len(line.rstrip()) > 80] == []
         at = next(n for n, line in enumerate(lines) if set(line.split()) and set("".join(line.split())) == {"^"})
         assert lines[at - 1][lines[at].index("^") : lines[at].rindex("^") + 1] == "%undeclared"
 
 
-def read(descriptor: int) -> str:
+def plain(descriptor: int) -> str:
     """Everything that a terminal was sent, without styles."""
-    out = io.BytesIO()
-    while True:
-        try:
-            data = os.read(descriptor, 65536)
-        except OSError:  # the other side is closed
-            break
-        if not data:
-            break
-        out.write(data)
-    os.close(descriptor)
-    return re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue().decode()).replace("\r", "")
+    return re.sub(r"\x1b\[[0-9;]*m", "", terminals.read(descriptor)).replace("\r", "")
 
 
 @pytest.mark.parametrize(("macs", "seconds", "text"), [(2e9, 1, "2.0 G/s"), (4096, 0.001, "4.1 M/s"), (4096, 1, "4.1 k/s")])

@@ -18,6 +18,7 @@ from mmulator.errors import InvalidInstructionError, LaunchError, MmulatorError,
 from mmulator.host.module import Module
 from mmulator.ptx.parser import parse_module
 from mmulator.source import Source, Span, printable
+from tests.support import terminals
 from tests.support.ptx_text import HEAD, STORE_R1, kernel
 
 
@@ -206,18 +207,9 @@ def on_terminal(*arguments: str, cwd: Path) -> str:
     main, other = pty.openpty()
     process = subprocess.Popen([sys.executable, "-m", "mmulator", *arguments], stdout=other, stderr=other, cwd=cwd)
     os.close(other)
-    text = b""
-    while True:
-        try:
-            piece = os.read(main, 65536)
-        except OSError:
-            break
-        if not piece:
-            break
-        text += piece
-    os.close(main)
+    text = terminals.read(main)
     process.wait()
-    return text.decode().replace("\r\n", "\n")
+    return text.replace("\r\n", "\n")
 
 
 PRINTS = """

@@ -21,7 +21,7 @@ STARTS = {
         "mmulator.diagnostics",
     )),
     "run": ("from mmulator.cli.app import run; run(['run', 'examples/handwritten/launch.toml'])", 90, (
-        "shutil", "rich", "ml_dtypes", "mmulator.jobs.sanitized", "mmulator.findings", "mmulator.rules", "mmulator.layouts",
+        "shutil", "rich", "ml_dtypes", "mmulator.jobs.judgement", "mmulator.findings", "mmulator.rules", "mmulator.layouts",
         "mmulator.diagnostics",
     )),
     "check": ("from mmulator.cli.app import run; run(['check', 'examples/handwritten/mma.ptx'])", 146, ("shutil", "ml_dtypes")),

@@ -91,31 +91,17 @@ def _kernel_data(module: ParsedModule, kernel: Function) -> dict[str, Any]:
 
     found = resources(module, kernel)
     return {
-        "name": kernel.name,
-        "cpp_name": demangle(kernel.name),
-        "line": kernel.span.line,
+        "name": kernel.name, "cpp_name": demangle(kernel.name), "line": kernel.span.line,
         "parameters": [
-            {
-                "name": p.name,
-                "type": p.type,
-                "shape": list(p.shape),
-                "offset": offset,
-                "size": p.size,
-                "align": p.align,
-                "pointer": p.pointer_space or "generic" if p.is_pointer else None,
-            }
+            {"name": p.name, "type": p.type, "shape": list(p.shape), "offset": offset, "size": p.size, "align": p.align,
+             "pointer": p.pointer_space or "generic" if p.is_pointer else None}
             for p, offset in zip(kernel.params, parameter_offsets(kernel.params))
         ],
-        "registers": found.registers,
-        "shared_bytes": found.shared,
-        "dynamic_shared": found.dynamic_shared,
-        "const_bytes": found.const,
-        "local_bytes": found.local,
-        "directives": {name: list(values) for name, values in found.threads.items()},
-        "instructions": found.instructions,
-        "matrix_instructions": found.matrix_instructions,
-        "calls": list(found.calls),
-    }
+        "registers": found.registers, "shared_bytes": found.shared, "dynamic_shared": found.dynamic_shared,
+        "const_bytes": found.const, "local_bytes": found.local,
+        "directives": {name: list(values) for name, values in found.threads.items()}, "instructions": found.instructions,
+        "matrix_instructions": found.matrix_instructions, "calls": list(found.calls),
+    }  # fmt: skip
 
 
 def _as_json(
@@ -124,29 +110,16 @@ def _as_json(
 ) -> None:  # fmt: skip
     from mmulator.cli.output import error_data, print_json
 
-    print_json(
-        "check",
-        {
-            "ok": not errors and not missing and not any(f.is_error for f in findings),
-            "file": module.source.name,
-            "version": ".".join(map(str, module.version)),
-            "target": str(module.target),
-            "kernels": [_kernel_data(module, kernel) for kernel in kernels],
-            "errors": [error_data(e) for e in errors],
-            "unsupported": [
-                {
-                    "name": u.name,
-                    "line": u.span.line,
-                    "column": u.span.column,
-                    "text": u.span.text,
-                    "reason": u.reason,
-                    "section": u.section,
-                }
-                for u in missing
-            ],
-            "findings": [f.as_dict() for f in findings],
-        },
-    )
+    print_json("check", {
+        "ok": not errors and not missing and not any(f.is_error for f in findings),
+        "file": module.source.name, "version": ".".join(map(str, module.version)), "target": str(module.target),
+        "kernels": [_kernel_data(module, kernel) for kernel in kernels], "errors": [error_data(e) for e in errors],
+        "unsupported": [
+            {"name": u.name, "line": u.span.line, "column": u.span.column, "text": u.span.text, "reason": u.reason,
+             "section": u.section} for u in missing
+        ],
+        "findings": [f.as_dict() for f in findings],
+    })  # fmt: skip
 
 
 def _as_text(

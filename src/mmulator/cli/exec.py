@@ -64,7 +64,7 @@ def exec(
     hint_behind(program)
     if not given.json and not gathers(environment):
         start(program, environment)
-    from mmulator.cli.supervised import ReportRequest, run
+    from mmulator.cli.supervisor import ReportRequest, run
 
     code = run(program, environment, ReportRequest(given.sarif, known, given.json, given.strict))
     if code:

@@ -12,7 +12,7 @@ from mmulator.files import write
 
 if TYPE_CHECKING:
     from mmulator.findings import Finding
-    from mmulator.jobs.sanitized import Judged, SanitizerOptions
+    from mmulator.jobs.judgement import Judged, SanitizerOptions
     from mmulator.jobs.suppressions import Suppression
     from mmulator.sarif import Baseline
 
@@ -23,7 +23,7 @@ _SEVERITY = re.compile(rf": ({'|'.join(_COLOURS)}):(?= |$)")
 
 def wish(seeds: int | None, rules: str | None, prove: bool, strict: bool, keep_going: bool = False) -> SanitizerOptions:
     """The sanitizer's options from those of a command line. Raises WrongUsage."""
-    from mmulator.jobs.sanitized import SanitizerOptions
+    from mmulator.jobs.judgement import SanitizerOptions
     from mmulator.rules.choice import chosen
 
     try:

@@ -42,17 +42,11 @@ def error_data(error: MmulatorError) -> dict[str, Any]:
     that was written by hand.
     """
     span = error.span
+    place = (span.source.file, span.line, span.column, span.caret()) if span else (None,) * 4
     return {
-        "kind": error.kind,
-        "message": error.message,
-        "file": span.source.file if span else None,
-        "line": span.line if span else None,
-        "column": span.column if span else None,
-        "caret": span.caret() if span else None,
-        "source": error.location.as_dict() if error.location else None,
-        "rule": error.rule,
-        "hint": error.hint,
-    }
+        "kind": error.kind, "message": error.message, **dict(zip(("file", "line", "column", "caret"), place)),
+        "source": error.location.as_dict() if error.location else None, "rule": error.rule, "hint": error.hint,
+    }  # fmt: skip
 
 
 def print_error(error: MmulatorError, as_json: bool) -> None:

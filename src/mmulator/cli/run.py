@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mmulator.diagnostics.watch import WatchedStore
     from mmulator.host.backend import Chip
     from mmulator.jobs.job import Argument, Comparison, Job, JobResult
-    from mmulator.jobs.sanitized import Judged
+    from mmulator.jobs.judgement import Judged
     from mmulator.sarif import Baseline
 
     Compared = tuple[Chip, list[ArrayComparison]]

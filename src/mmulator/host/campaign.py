@@ -2,7 +2,7 @@
 
 Memory that the launch may write comes in as arrays, and is as the first seed's launch left it afterwards. Reports come from the
 function that launches; the first one's and the findings of all leave. Drivers (driver/seeds.py) compare what the seeds leave,
-jobs (jobs/sanitized.py) look for more findings, and for a seed that shows the damage.
+jobs (jobs/judgement.py) look for more findings, and for a seed that shows the damage.
 """
 
 import ctypes

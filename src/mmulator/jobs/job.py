@@ -80,7 +80,7 @@ from mmulator.names import choose, readable
 if TYPE_CHECKING:
     from mmulator.diagnostics.watch import Watched
     from mmulator.isa.form import Form
-    from mmulator.jobs.sanitized import Judged, SanitizerOptions, Way
+    from mmulator.jobs.judgement import Judged, SanitizerOptions, Way
     from mmulator.jobs.suppressions import Suppression
 
 Progress = Callable[[str, int, int], None]
@@ -329,7 +329,7 @@ def run_job(
     elif sanitize is None:
         report = launch(seed=job.seed, progress=progress, watch=watch, workers=workers)
     else:
-        from mmulator.jobs import sanitized
+        from mmulator.jobs import judgement
 
         again = partial(_shuffled, kernel, job, values, timeout)
 
@@ -339,7 +339,7 @@ def run_job(
                 seed=seed, progress=progress, sanitize="strict", watch=watch, keep_going=sanitize.keep_going, order=order
             )
 
-        report, judged = sanitized.run(looking, kernel, arrays, job.seed, sanitize, job.suppress, again, progress)
+        report, judged = judgement.run(looking, kernel, arrays, job.seed, sanitize, job.suppress, again, progress)
     outputs = job.outputs()
     written = {name: a for name, a in arrays.items() if name in outputs or _digest(a) != before[name]}
     if job.expect is None:
@@ -380,7 +380,7 @@ def _rejected(
 
 def _shuffled(kernel: Kernel, job: Job, values: Sequence[Any], timeout: float | None, seed: int, way: Way) -> None:
     """A launch of the job on one thread of the host, in which blocks begin as the seed has it; of the job's own in order."""
-    from mmulator.jobs.sanitized import Way
+    from mmulator.jobs.judgement import Way
 
     device = job.device or kernel.module.default_device
     launch = kernel.prepared(

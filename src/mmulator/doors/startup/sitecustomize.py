@@ -11,7 +11,7 @@ from importlib.util import module_from_spec
 from pathlib import Path
 
 FLAG = "MMULATOR_EXEC"  # the installation of Python that mmulator belongs to; another one has no doors
-SUPERVISOR = "MMULATOR_SUPERVISOR"  # variable set by cli/supervised.py
+SUPERVISOR = "MMULATOR_SUPERVISOR"  # variable set by cli/supervisor.py
 _PR_SET_PDEATHSIG = 1
 
 
