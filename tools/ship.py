@@ -225,7 +225,7 @@ def of_arrays() -> None:
 def of_neighbours() -> None:
     from mmulator.codegen.loading import ensure
     from mmulator.native.memory.memory import kept_function, words_function
-    from mmulator.program.neighbours import MOST
+    from mmulator.program.uniform import MOST
 
     for space in ("global", "generic", "shared"):
         ensure([kept_function(space), *(words_function(space, count) for count in range(2, MOST + 1))])

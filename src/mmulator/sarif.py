@@ -112,9 +112,7 @@ class Baseline:
         except OSError as error:
             raise LaunchError(f"cannot read {path}: {error.strerror}") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise LaunchError(
-                f"{path} is no baseline", hint="a file that --sarif of this version has written is one"
-            ) from None
+            raise LaunchError(f"{path} is no baseline", hint="a file that --sarif of this version has written is one") from None
 
     def new(self, findings: Iterable[Finding]) -> list[Finding]:
         """Findings that the baseline does not have. Of equal findings as many are known as the baseline has."""
@@ -260,9 +258,7 @@ def _sources(record: Finding | Place, message: str) -> list[Result]:
 
 def _region(span: Span) -> dict[str, Any]:
     (line, column), (last, end) = span.source.position(span.start), span.source.position(span.end)
-    return {
-        "startLine": line, "startColumn": column, "endLine": last, "endColumn": end, "snippet": {"text": span.text},
-    }  # fmt: skip
+    return {"startLine": line, "startColumn": column, "endLine": last, "endColumn": end, "snippet": {"text": span.text}}
 
 
 def _from(at: Location, message: str) -> Result:

@@ -98,9 +98,7 @@ def test_the_finding_of_a_fault_says_nothing_twice() -> None:
 def test_runs_together() -> None:
     one, two = made(count=2), made(line=2)
     joined = union([[one], [replace(one, seed=1, count=3), replace(two, seed=1)], [replace(two, seed=2)]])
-    assert [(f.location, f.seed, f.seeds, f.count) for f in joined] == [
-        ("k.ptx:1", 0, (0, 1), 5), ("k.ptx:2", 1, (1, 2), 2)
-    ]  # fmt: skip
+    assert [(f.location, f.seed, f.seeds, f.count) for f in joined] == [("k.ptx:1", 0, (0, 1), 5), ("k.ptx:2", 1, (1, 2), 2)]
     assert union([joined, [replace(one, seed=7)]])[0].seeds == (0, 1, 7)
     assert "  seeds: found under 2 of 3, first 0" in paragraph([joined[0]], 80, 3)
 

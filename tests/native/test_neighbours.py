@@ -7,7 +7,7 @@ from mmulator.compiler.meaning import memory
 from mmulator.errors import ExecutionFault
 from mmulator.host.module import Module
 from mmulator.program.blocks import build
-from mmulator.program.neighbours import neighbours
+from mmulator.program.uniform import neighbours
 from mmulator.ptx.parser import parse_module
 from mmulator.source import Source
 

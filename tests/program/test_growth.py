@@ -15,8 +15,8 @@ import mmulator
 from mmulator.codegen.locks import remaining, time_limit
 from mmulator.compiler.kernel import Jit
 from mmulator.compiler.options import DEFAULT, CompileOptions
+from mmulator.program.calls import outline_of
 from mmulator.program.image import ModuleImage
-from mmulator.program.shared import outline_of
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.sanitizer.instrument import SANITIZE

@@ -24,9 +24,9 @@ from mmulator.isa.form import Form
 from mmulator.isa.match import match
 from mmulator.isa.row import Row
 from mmulator.isa.targets import DEVICES, PTX_VERSIONS, default_device
+from mmulator.program.calls import outline_of
 from mmulator.program.image import ModuleImage
 from mmulator.program.runnable import unsupported
-from mmulator.program.shared import outline_of
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
 from mmulator.source import Source

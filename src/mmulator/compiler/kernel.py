@@ -40,19 +40,16 @@ from mmulator.program.as_ptxas.fold import fold
 from mmulator.program.as_ptxas.inflight import Moved, delay_reads, is_injected, unfenced
 from mmulator.program.as_ptxas.used_bytes import narrow
 from mmulator.program.blocks import LONGEST, Block, FunctionBlocks, Program, accesses_memory, build, instructions
-from mmulator.program.calls import check_frames, deepest, place_frames
-from mmulator.program.counts import instruction_class, instruction_macs
+from mmulator.program.calls import check_frames, deepest, place_frames, shared_layout
+from mmulator.program.counts import entry_registers, instruction_class, instruction_macs
 from mmulator.program.frames import Frame, allocate, liveness, unread_results
 from mmulator.program.image import LocalFrame, ModuleImage, local_frame
 from mmulator.program.products import delay
 from mmulator.program.provenance import origins, variables_of
-from mmulator.program.registers import entry_registers
 from mmulator.program.runnable import ASSERT, ASSERT_BYTES, require_supported
-from mmulator.program.shared import shared_layout
 from mmulator.program.skips import Skips, skips_of
-from mmulator.program.undefined import MaybeUndefined, doubt
+from mmulator.program.undefined import MaybeUndefined, doubt, unread_loads
 from mmulator.program.uniform import uniform_registers
-from mmulator.program.unread import unread_loads
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.resources import named_symbols, parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import Function, Instruction, ParsedModule, Symbol, Variable, VectorOperand

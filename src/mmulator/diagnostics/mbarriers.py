@@ -14,21 +14,12 @@ from mmulator.isa.types import type_bits
 from mmulator.launch.arena import bytes_at
 from mmulator.launch.grid import Grid
 from mmulator.launch.resident import Resident, ResidentCta
-from mmulator.native.state import (
-    ACCOUNTS,
-    COPIES,
-    TRANSFERS,
-    Account,
-    Completes,
-    Transfer,
-    TransferState,
-    Warp,
-)
+from mmulator.native import state as native
 from mmulator.numerics.mbarrier import Mbarrier
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.ptx.tree import Address, Instruction, Symbol, Variable
 
-_ACCOUNT, _TRANSFER = np.dtype(Account.numpy_dtype()), np.dtype(Transfer.numpy_dtype())
+_ACCOUNT, _TRANSFER = np.dtype(native.Account.numpy_dtype()), np.dtype(native.Transfer.numpy_dtype())
 
 
 def place_text(ins: Instruction | None) -> str:
@@ -229,7 +220,7 @@ def known(resident: Resident, at: int) -> MbarrierState:
 def _accounts(resident: Resident) -> Any:
     if not resident.grid.kernel.mbarriers:
         return ()
-    return resident.arena.view("accounts", _ACCOUNT)[:ACCOUNTS]
+    return resident.arena.view("accounts", _ACCOUNT)[:native.ACCOUNTS]
 
 
 # what is under way --------------------------------------------------------------------------------------------------
@@ -242,25 +233,25 @@ def under_way(k: MbarrierState) -> list[MbarrierEvent]:
 def _transfers(resident: Resident, k: MbarrierState) -> Iterator[MbarrierEvent]:
     if not resident.grid.kernel.movers:
         return
-    every = resident.arena.view("transfers", _TRANSFER)[:TRANSFERS]
-    flying = every[(every["state"] == int(TransferState.UNDER_WAY)) & (every["completes"] == int(Completes.BYTES))]
+    every = resident.arena.view("transfers", _TRANSFER)[:native.TRANSFERS]
+    flying = every[(every["state"] == int(native.TransferState.UNDER_WAY)) & (every["completes"] == int(native.Completes.BYTES))]
     for t in flying[(flying["offset"] == k.byte) & (flying["barriers"] >> k.cta.rank & 1).astype(bool)]:
         yield _by(resident, int(t["warp"]), int(t["lane"]), int(t["site"]))
 
 
 def _copies(resident: Resident, k: MbarrierState) -> Iterator[MbarrierEvent]:
-    if COPIES not in resident.grid.kernel.queues:
+    if native.COPIES not in resident.grid.kernel.queues:
         return
     for cta in resident.each():
         for warp, w in enumerate(cta.warps):
-            queue = w["queues"][COPIES.queue]
+            queue = w["queues"][native.COPIES.queue]
             for number in range(int(queue["done"]), int(queue["issued"])):
-                o = cta.operation(COPIES, warp, number)["operation"]
-                if o["completes"] != Completes.GROUP and int(o["barrier"]) == k.at:
+                o = cta.operation(native.COPIES, warp, number)["operation"]
+                if o["completes"] != native.Completes.GROUP and int(o["barrier"]) == k.at:
                     yield MbarrierEvent(cta, warp, int(o["lane"]), k.phases or 0, resident.grid.kernel.sites[int(o["site"])])
 
 
 def _by(resident: Resident, warp: int, lane: int, site: int) -> MbarrierEvent:
-    number = (warp - resident.arena.at("warps")) // Warp.size
+    number = (warp - resident.arena.at("warps")) // native.Warp.size
     warps = resident.grid.shape.warps
     return MbarrierEvent(ResidentCta(resident, number // warps), number % warps, lane, 0, resident.grid.kernel.sites[site])

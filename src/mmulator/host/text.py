@@ -96,7 +96,7 @@ def _reader() -> tuple[Any, Any, Any]:
     for LLVM, which works under that lock, too.
     """
     with no_fork:
-        from mmulator.program.shared import outline_of
+        from mmulator.program.calls import outline_of
         from mmulator.ptx.parser import parse_module
         from mmulator.ptx.verify import verify
     return parse_module, verify, outline_of

@@ -3,7 +3,8 @@ LLVM.
 
 blocks.py     functions as numbered basic blocks: the `Program`
 calls.py      the call graph, and the places of frames; frames.py: registers in frames; image.py: variables
-uses.py       the registers that an instruction reads and writes; operands.py: the operands of a call
+uses.py       the registers that an instruction reads and writes, and the operands of a call
+flow.py       the fixpoints of all analyses
 addresses.py  the address space
 counts.py     how instructions count in a report
 runnable.py   instructions that the machine cannot run, and the reasons

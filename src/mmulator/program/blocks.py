@@ -54,6 +54,8 @@ class Block:
 
 @dataclass
 class FunctionBlocks:
+    """A function and its blocks, in the order of the text."""
+
     function: Function
     blocks: list[Block] = field(default_factory=list)
     known: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # what was found out about it once
@@ -104,6 +106,7 @@ def takes_whole_warp(ins: Instruction) -> bool:
 
 
 def is_wgmma_issue(ins: Instruction) -> bool:
+    """Whether an instruction issues a wgmma."""
     effects = ins.effects
     return effects.queue is Queue.WGMMA and effects.step is Step.ISSUE
 

@@ -4,18 +4,23 @@ Lanes of one warp can be in different functions, and in different calls of one f
 frames of different functions must not overlap. Lanes at the same call depth of the same function share a frame, in which each
 has its own element. So every function has its own place, callers before callees; a recursive function has a place for each
 level of the recursion.
+
+The shared memory of a kernel, which the functions that it reaches declare, and the outline of a module are here, too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TypeAlias, cast
 
 from mmulator.classes import dataclass
 from mmulator.errors import LaunchError, must_be
 from mmulator.isa.effects import Ends
-from mmulator.program.image import Abi, abi_of, prototype_abi
-from mmulator.program.operands import callee_of
+from mmulator.program.addresses import SHARED_BASE
+from mmulator.program.image import Abi, SharedLayout, abi_of, align_up, prototype_abi
+from mmulator.program.outline import KernelHead, Outline
 from mmulator.program.runnable import Unsupported, first_unsupported
+from mmulator.program.uses import callee_of
+from mmulator.ptx.resources import named_symbols
 from mmulator.ptx.tree import Function, Instruction, ParsedModule, Reg, Symbol
 
 MAX_DEPTH = 64  # calls of a recursion
@@ -224,3 +229,40 @@ def check_frames(kernel: Function, registers: int, local: int) -> None:
                 f"{kernel.name} and the functions it calls take {size} bytes for the {what}; at most {MAX_FRAMES} are allowed",
                 span=kernel.span, hint="fewer functions that can call each other again, or fewer registers and variables in them",
             )  # fmt: skip
+
+
+# shared memory, and the outline of a module ---------------------------------------------------------------------------
+def shared_layout(module: ParsedModule, functions: Iterable[Function]) -> SharedLayout:
+    """The places of the variables in shared memory that a kernel and the functions which it reaches name."""
+    functions = list(functions)
+    used = named_symbols(functions)
+    variables = [v for v in module.variables if v.space == "shared" and v.name in used]  # as ptxas: others take no room
+    for f in functions:
+        variables += [v for v in f.variables if v.space == "shared"]
+    addresses: dict[str, int] = {}
+    at = 0
+    dynamic = [v for v in variables if v.linkage == "extern"]
+    for v in variables:
+        if v.linkage != "extern":
+            at = align_up(at, max(v.align, 1))
+            addresses[v.name] = SHARED_BASE + at
+            at += v.size
+    if dynamic:
+        at = align_up(at, max(16, *(v.align for v in dynamic)))
+    for v in dynamic:
+        addresses[v.name] = SHARED_BASE + at
+    return SharedLayout(addresses, at)
+
+
+def outline_of(module: ParsedModule) -> Outline:
+    """The outline of a verified module."""
+
+    def head(entry: Function) -> KernelHead:
+        static = shared_layout(module, reached(module, entry).functions.values()).static
+        return KernelHead(entry.name, entry.params, entry.directives, static)
+
+    every = (*module.variables, *(v for f in module.functions for v in f.variables))
+    return Outline(
+        module.version, module.target, tuple(map(head, module.entries)),
+        tuple(v for v in every if v.space in ("global", "const")), tuple(f.name for f in module.functions if f.is_defined),
+    )  # fmt: skip

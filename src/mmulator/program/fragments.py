@@ -7,10 +7,14 @@ taken apart, exchanges between lanes, registers that went through memory.
 Matrix Fragments for WMMA (PTX ISA 9.1): fragments are used with the shape, layout and type with which they were loaded;
 elements are operated on uniformly across threads, with the same parameters, and their order is not changed; accumulators are
 not converted between .f16 and .f32.
+
+Registers that depend on the lane but on nothing that was loaded, and basic blocks that only some lanes may reach, are known, too
+(`LaneFacts`): what is done to elements there is not done to all.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from enum import Enum
@@ -19,11 +23,10 @@ from typing import TypeAlias
 from mmulator.classes import dataclass
 from mmulator.isa.effects import Algebra, Ends, MemoryEffect, Queue, Together
 from mmulator.isa.types import type_bits
-from mmulator.program.blocks import Block, FunctionBlocks
-from mmulator.program.flow import solve
-from mmulator.program.lanes import lanes_of
+from mmulator.program.blocks import Block, FunctionBlocks, blocks_from
+from mmulator.program.flow import settle, solve
 from mmulator.program.uses import accesses, uses_and_defs
-from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg, VectorOperand
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, SpecialRegister, Symbol, VectorOperand, flatten
 
 Done: TypeAlias = "frozenset[tuple[str, tuple[int, ...]]]"  # operations: name, and constant operands
 
@@ -118,6 +121,7 @@ NONE = Fragments({}, frozenset())
 
 
 def fragments_of(function: FunctionBlocks) -> Fragments:
+    """The misuses of fragments in a function, found once."""
     known: Fragments | None = function.known.get("fragments")
     if known is None:
         every = [i for b in function.blocks for i in _instructions(b)]
@@ -358,3 +362,93 @@ def _wrong(name: str, wanted: FragmentKind, values: list[Value]) -> WrongFragmen
 def _constants(done: Done, op: str) -> set[tuple[int, ...]]:
     """The constant operands of the operations with a name."""
     return {constants for name, constants in done if name == op}
+
+
+# dependence on the lane -----------------------------------------------------------------------------------------------
+_LANE = {"tid.x", "laneid", "lanemask_eq", "lanemask_lt", "lanemask_le", "lanemask_gt", "lanemask_ge"}
+_SAME, _LANES, _ELSE = range(3)  # the same in all lanes, computed from the number of the lane, or from something else
+
+
+def lanes_of(function: FunctionBlocks) -> LaneFacts:
+    """The dependence of a function on the lane, found once."""
+    if "lanes" not in function.known:
+        function.known["lanes"] = LaneFacts(function)
+    found: LaneFacts = function.known["lanes"]
+    return found
+
+
+class LaneFacts:
+    """The dependence of a function's registers and blocks on the lane."""
+
+    def __init__(self, function: FunctionBlocks) -> None:
+        self.function = function
+        self.first = function.blocks[0].index
+        self.classes: dict[str, int] = defaultdict(int)
+        self._classify([i for b in function.blocks for i in (*b.body, *([b.last] if b.last is not None else []))])
+        self.guarded = self._guarded_blocks()
+
+    def of(self, operand: Operand) -> int:
+        match operand:
+            case Reg(name=name):
+                return self.classes[name]
+            case SpecialRegister(name=name):
+                return _LANES if name in _LANE else _SAME
+            case Immediate() | Symbol():
+                return _SAME
+        return _ELSE
+
+    def _classify(self, every: list[Instruction]) -> None:
+        def step() -> dict[str, int]:
+            for ins in every:
+                new = self._result(ins)
+                for access, operand in accesses(ins):
+                    for o in flatten((operand,)) if "w" in access and not isinstance(operand, Address) else ():
+                        if isinstance(o, Reg):
+                            self.classes[o.name] = max(self.classes[o.name], new)
+            return {**self.classes}
+
+        settle(step, {})
+
+    def _result(self, ins: Instruction) -> int:
+        e = ins.effects
+        if e.memory is MemoryEffect.READ and ins.form["space"].startswith("param"):
+            return _SAME
+        if (
+            e.together is not Together.ALONE
+            or e.memory is not MemoryEffect.NONE
+            or e.queue is not Queue.NONE
+            or e.ends is not Ends.NO
+        ):
+            return _ELSE
+        sources = [o for access, x in accesses(ins) if access != "w" for o in _flat(x)]
+        guard = [ins.guard[0]] if ins.guard is not None else []
+        return max((self.of(o) for o in (*sources, *guard)), default=_SAME)
+
+    def _guarded_blocks(self) -> set[int]:
+        """Blocks that lanes reach depending on a branch whose condition depends on the lane."""
+        found: set[int] = set()
+        for block in self.function.blocks:
+            if block.ending is not Ends.BRANCH or block.last is None or block.last.guard is None:
+                continue
+            if self.classes[block.last.guard[0].name] != _LANES:
+                continue
+            one, other = (blocks_from([t], self._targets, block.index) for t in block.targets)
+            found |= one ^ other
+        return found
+
+    def _targets(self, block: int) -> list[int]:
+        return self.function.blocks[block - self.first].targets
+
+    def under_condition(self, ins: Instruction, block: Block) -> bool:
+        """Whether the lane's number alone decides if a lane executes an instruction."""
+        guard = ins.guard is not None and self.classes[ins.guard[0].name] == _LANES
+        return guard or block.index in self.guarded
+
+    def differing(self, ins: Instruction) -> list[Reg]:
+        """Operands that an instruction reads and whose value depends on the lane's number."""
+        sources = (o for access, o in accesses(ins) if "w" not in access)
+        return [o for o in sources if isinstance(o, Reg) and o.type != "pred" and self.of(o) == _LANES]
+
+
+def _flat(operand: Operand) -> tuple[Operand, ...]:
+    return operand.elements if isinstance(operand, VectorOperand) else tuple(flatten((operand,)))

@@ -96,6 +96,7 @@ class Liveness:
 
 
 def liveness(function: FunctionBlocks) -> Liveness:
+    """The registers that live between the blocks of a function."""
     blocks = function.blocks
     facts = [block_uses_defs(b) for b in blocks]
     numbers = [b.index for b in blocks]
@@ -107,9 +108,7 @@ def liveness(function: FunctionBlocks) -> Liveness:
 def unread_results(function: FunctionBlocks) -> frozenset[str]:
     """Results of atomic operations that no instruction reads. Compilers emit them, and ptxas removes them."""
     every = [i for b in function.blocks for i in (b.after, *b.body, b.last) if i is not None]
-    atomic = {
-        i: i.operands[0].name for i in every if i.effects.memory is MemoryEffect.ATOMIC and isinstance(i.operands[0], Reg)
-    }
+    atomic = {i: i.operands[0].name for i in every if i.effects.memory is MemoryEffect.ATOMIC and isinstance(i.operands[0], Reg)}
     results = set(atomic.values())
     if results:
         for ins in every:

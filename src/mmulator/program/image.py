@@ -40,6 +40,7 @@ class Abi:
 
 
 def abi_of(returns: Iterable[Parameter], params: Iterable[Parameter]) -> Abi:
+    """The places of return values and parameters in a callee's local frame."""
     at = 0
     places: list[list[int]] = [[], []]
     for which, items in enumerate((returns, params)):
@@ -87,6 +88,7 @@ def local_frame(function: Function, stack: int = 0) -> LocalFrame:
 
 
 def prototype_abi(prototype: Prototype) -> Abi:
+    """The places of return values and parameters by a .callprototype."""
     return abi_of(prototype.returns, prototype.params)
 
 

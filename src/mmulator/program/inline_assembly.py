@@ -60,4 +60,5 @@ def moved_by_compiler(ins: Instruction) -> bool:
 
 
 def copies(ins: Instruction) -> bool:
+    """Whether an instruction copies a register or a number."""
     return ins.effects.algebra is Algebra.COPY

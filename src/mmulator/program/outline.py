@@ -75,9 +75,7 @@ def of_data(data: Mapping[str, Any], source: Source) -> Outline:
 
     def parameter(row: list[Any]) -> Parameter:
         name, type, bits, shape, size, align, space, pointer, pointer_space, pointer_align, where = row
-        return Parameter(
-            name, type, bits, tuple(shape), size, align, space, pointer, pointer_space, pointer_align, span(where)
-        )
+        return Parameter(name, type, bits, tuple(shape), size, align, space, pointer, pointer_space, pointer_align, span(where))
 
     def reference(row: list[Any]) -> SymbolReference:
         offset, size, symbol, addend, generic, mask, where = row

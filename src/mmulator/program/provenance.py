@@ -117,9 +117,7 @@ def _writes_global(ins: Instruction) -> bool:
     return not {*said.split(".")} & {"shared", "local", "param"} or "global.shared" in said
 
 
-def origins(
-    function: Function, variables: dict[str, Variable], loaded: Mapping[str, Symbol] = NOTHING
-) -> dict[str, Symbol]:
+def origins(function: Function, variables: dict[str, Variable], loaded: Mapping[str, Symbol] = NOTHING) -> dict[str, Symbol]:
     """The variable of each register's address, by the register's name. loaded: registers that load an address from memory, with
     the address's variable.
     """

@@ -65,9 +65,7 @@ def _behind(unseen: Unseen, ins: Instruction) -> Unseen:
 
 def _met(a: Unseen, b: Unseen) -> Unseen:
     x, y = a.values, b.values
-    parts = {
-        n: (a.parts.get(n, 0) & (b.parts.get(n, 0) | ~y)) | (b.parts.get(n, 0) & ~x) for n in {*a.parts, *b.parts}
-    }  # fmt: skip
+    parts = {n: (a.parts.get(n, 0) & (b.parts.get(n, 0) | ~y)) | (b.parts.get(n, 0) & ~x) for n in {*a.parts, *b.parts}}
     return Unseen(x | y, a.unsaid | b.unsaid, parts)
 
 

@@ -14,7 +14,7 @@ from mmulator.isa.effects import Ends, MemoryEffect, Together
 from mmulator.program.blocks import Block, Program, instructions
 from mmulator.program.calls import aim_of
 from mmulator.program.flow import solve, turned
-from mmulator.program.operands import callee_of
+from mmulator.program.uses import callee_of
 from mmulator.ptx.tree import Instruction, Reg
 
 KINDS = 32  # of barriers that are told apart

@@ -2,17 +2,21 @@
 
 PTX ISA 9.1, State Spaces: a register has no value before it is written, nor has .shared and .local memory. A register that this
 file does not report has a value wherever it is read, so code that tracks values at run time can ignore it.
+
+Loads from shared memory whose value may stay unread (`unread_loads`) are those that one path reads, and on another their
+registers are written again, or the thread exits, first. Such are prefetches: the last round of a loop loads what a further
+round would use.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from mmulator.errors import must_be
-from mmulator.isa.effects import Algebra, Flow
-from mmulator.program.blocks import FunctionBlocks
+from mmulator.isa.effects import Algebra, Flow, MemoryEffect
+from mmulator.program.blocks import Block, FunctionBlocks, Program, instructions
 from mmulator.program.flow import settle
 from mmulator.program.frames import Liveness
-from mmulator.program.kept_bits import kept_bits
+from mmulator.program.loads import kept_bits
 from mmulator.program.uniform import left_behind
 from mmulator.program.uses import CARRY, accesses, uses_and_defs
 from mmulator.ptx.tree import Address, Immediate, Instruction, Reg, Symbol, VectorOperand
@@ -28,7 +32,7 @@ class MaybeUndefined:
     missable, missed: those that an instruction makes undefined that leaves lanes without a value, and no other reason.
     misses: these instructions.
     watched: whether global memory may be undefined too.
-    kept: loads of bits that stay where they are (kept_bits.py), and their compare-and-swaps; what they read counts as defined.
+    kept: loads of bits that stay where they are (loads.py), and their compare-and-swaps; what they read counts as defined.
     """
 
     registers: frozenset[str]
@@ -148,3 +152,45 @@ def takes_doubt(
         base = must_be(next(o for o in ins.operands if isinstance(o, Address)), Address).base
         return not (ins.form["space"].startswith("param") and isinstance(base, Symbol) and base.name in own)
     return (loads and flow in (*_TILES, Flow.WGMMA)) or (flow not in (Flow.LOADED, *_TILES) and not uses.isdisjoint(found))
+
+
+# loads that may stay unread -------------------------------------------------------------------------------------------
+def _may_stay_unread(function: FunctionBlocks, block: Block, begin: int, names: frozenset[str]) -> bool:
+    """Whether one path from an instruction of a block reads the registers, and another does not before all are written again."""
+    first, left, seen, met = function.blocks[0].index, [(block, begin)], set[int](), set[bool]()
+    while left:
+        block, begin = left.pop()
+        for ins in [*instructions(block)][begin:]:
+            uses, defs = uses_and_defs(ins)
+            if names <= defs or not uses.isdisjoint(names):
+                met.add(not uses.isdisjoint(names))
+                break
+        else:
+            if not block.targets:
+                met.add(False)
+            left += [(function.blocks[n - first], 0) for n in block.targets if n not in seen]
+            seen.update(block.targets)
+    return len(met) == 2
+
+
+def _of_function(function: FunctionBlocks) -> dict[Instruction, str]:
+    """These loads of a function, each with the lowest name of the registers that it writes."""
+    if "unread" not in function.known:
+        function.known["unread"] = found = {}
+        for block in function.blocks:
+            for n, ins in enumerate(block.body):
+                effects, names = ins.effects, uses_and_defs(ins)[1]
+                loads = effects.flow in (Flow.LOADED, Flow.ROWS, Flow.TILE) and effects.memory is MemoryEffect.READ
+                if loads and names and in_doubt(ins) and _may_stay_unread(function, block, n + 1, names):
+                    found[ins] = min(names)
+    known: dict[Instruction, str] = function.known["unread"]
+    return known
+
+
+def unread_loads(program: Program) -> dict[Instruction, int]:
+    """These loads, each with a number of the registers that it writes: of one function and with the same lowest name."""
+    numbers: dict[tuple[str, str], int] = {}
+    return {
+        ins: numbers.setdefault((name, lowest), len(numbers))
+        for name, function in program.functions.items() for ins, lowest in _of_function(function).items()
+    }  # fmt: skip

@@ -1,17 +1,17 @@
-"""The registers that an instruction reads and writes."""
+"""The registers that an instruction reads and writes, and the operands of calls."""
 
 from collections.abc import Iterator
 
 from mmulator.isa.effects import Ends
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec
-from mmulator.program.operands import call_operands
-from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand, flatten
+from mmulator.ptx.tree import Address, ArgumentList, Immediate, Instruction, Operand, Reg, Symbol, VectorOperand, flatten
 
 CARRY = "%CC"  # the condition code register of add.cc and its kin, as a predicate register of each function
 
 
 def registers_of(operand: Operand) -> Iterator[str]:
+    """The names of the registers in an operand."""
     for o in flatten((operand,)):
         if isinstance(o, Reg):
             yield o.name
@@ -88,3 +88,20 @@ def signature_of(form: Form, operands: tuple[Operand, ...]) -> tuple[OperandSpec
         ):
             return signature
     return signatures[0]
+
+
+# operands of calls ----------------------------------------------------------------------------------------------------
+def call_operands(ins: Instruction) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
+    """(results, arguments) of a call."""
+    callee_at = next(n for n, o in enumerate(ins.operands) if isinstance(o, Reg | Symbol))
+
+    def elements(at: int) -> tuple[Operand, ...]:
+        operand = ins.operands[at] if 0 <= at < len(ins.operands) else None
+        return operand.elements if isinstance(operand, ArgumentList) else ()
+
+    return elements(callee_at - 1), elements(callee_at + 1)
+
+
+def callee_of(ins: Instruction) -> Reg | Symbol:
+    """The function that a call names, or the register with its address."""
+    return next(o for o in ins.operands if isinstance(o, Reg | Symbol))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mmulator.isa.effects import Ends
 from mmulator.program.blocks import Block, Program, blocks_from, instructions
-from mmulator.program.operands import callee_of
+from mmulator.program.uses import callee_of
 from mmulator.ptx.tree import Instruction, Symbol
 from mmulator.record.memory import lanes_at, stores_words
 from mmulator.record.steps import NEVER, Steps, WarpPlace

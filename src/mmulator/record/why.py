@@ -13,9 +13,8 @@ from mmulator.errors import InternalError
 from mmulator.isa.effects import Ends, Flow
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.native.state import LANES
-from mmulator.program.operands import call_operands
 from mmulator.program.parameters import names
-from mmulator.program.uses import accesses, signature_of
+from mmulator.program.uses import accesses, call_operands, signature_of
 from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Operand, Reg, Symbol, flatten
 from mmulator.record.addresses import MemoryWrite, addresses, elements, space_of, space_text, value_of
 from mmulator.record.cause import Cause, CauseAt, place_text, span_text, thread_text

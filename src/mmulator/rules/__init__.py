@@ -2,8 +2,8 @@
 and `mmulator explain` prints their texts.
 
 These files hold data only: all rules in them are known to everybody, in the order in which they stand. Code that finds breaches
-is in sanitizer/checks/ (while a kernel runs) and in program/static/ (in its text). A message with words that depend on more than
-the names of two instructions is in diagnostics/findings/.
+is in sanitizer/checks/ (while a kernel runs) and in program/static.py (in its text). A message with words that depend on more
+than the names of two instructions is in diagnostics/findings/.
 """
 
 from mmulator.rules import accumulators, execution, mbarriers, operands, proxies, races, tensor_memory, text, values, waits

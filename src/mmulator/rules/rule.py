@@ -54,3 +54,7 @@ class Rule:
     def kind(self) -> str:
         """The rule's family, or its name if it has no family."""
         return self.family or self.name
+
+    def __int__(self) -> int:
+        """The number, by which native code names the rule."""
+        return self.number

@@ -1,5 +1,5 @@
-"""Rules that no run of a kernel alone breaks: of a module's text (program/static/), numbers from 900 on; of a program's launches
-(`OF_LAUNCHES`, which doors look at), numbers from 950 on.
+"""Rules that no run of a kernel alone breaks: of a module's text (program/static.py), numbers from 900 on; of a program's
+launches (`OF_LAUNCHES`, which doors look at), numbers from 950 on.
 """
 
 from mmulator.rules.rule import Rule, Severity

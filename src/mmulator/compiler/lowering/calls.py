@@ -20,8 +20,8 @@ from mmulator.native.threads import calls as rt
 from mmulator.native.threads.stack import stack_restore
 from mmulator.program.calls import aim_of
 from mmulator.program.image import SAVED_STACK, Abi, abi_of, prototype_abi
-from mmulator.program.operands import call_operands, callee_of
 from mmulator.program.runnable import ASSERT, BUILTINS
+from mmulator.program.uses import call_operands, callee_of
 from mmulator.ptx.tree import Function, Instruction, Operand, Parameter, ParsedModule, Reg, Symbol
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)

@@ -29,9 +29,8 @@ from mmulator.native.hooks import events
 from mmulator.native.state import FULL as ALL
 from mmulator.native.threads.warp import shfl_function
 from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
-from mmulator.program.operands import call_operands
 from mmulator.program.undefined import flow_of
-from mmulator.program.uses import accesses, registers_of
+from mmulator.program.uses import accesses, call_operands, registers_of
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, flatten
 from mmulator.rules.execution import NO_SOURCE
 from mmulator.rules.mbarriers import CANCEL_REFUSED

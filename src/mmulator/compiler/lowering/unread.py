@@ -1,4 +1,4 @@
-"""For an instrument: what becomes of values whose loads may stay unread (program/unread.py)."""
+"""For an instrument: what becomes of values whose loads may stay unread (program/undefined.py)."""
 
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.native.hooks.unread import LOADED, READ, WRITTEN, value_moves

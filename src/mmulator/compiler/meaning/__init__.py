@@ -64,8 +64,7 @@ from mmulator.native.hooks.operands import (
 from mmulator.native.state import FULL
 from mmulator.program.as_ptxas import quotient as quotient_rows
 from mmulator.program.blocks import instructions
-from mmulator.program.fragments import fragments_of
-from mmulator.program.lanes import lanes_of
+from mmulator.program.fragments import fragments_of, lanes_of
 from mmulator.ptx.tree import Immediate, Instruction
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)

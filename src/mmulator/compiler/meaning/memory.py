@@ -20,8 +20,7 @@ from mmulator.native.memory import memory as rt
 from mmulator.native.memory import straight, uniform, windows
 from mmulator.native.memory.sums import settle_of
 from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
-from mmulator.program.neighbours import neighbours
-from mmulator.program.uniform import is_plain_load
+from mmulator.program.uniform import is_plain_load, neighbours
 from mmulator.program.uniform import runs as uniform_runs
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, Symbol
 

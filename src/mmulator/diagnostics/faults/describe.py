@@ -20,22 +20,12 @@ from mmulator.launch.grid import Grid
 from mmulator.launch.regions import freed
 from mmulator.launch.resident import Resident, ResidentCta
 from mmulator.native.state import LANES, NUM_BARRIERS, STACK_BYTES, FaultKind
-from mmulator.program.addresses import (
-    HEADER_LOCAL,
-    SHARED_BASE,
-    SLOT_CONST,
-    SLOT_FUNCTION,
-    SLOT_GRID,
-    SLOT_LOCAL,
-    SLOT_PARAM,
-    SLOT_SHARED,
-    SLOT_SHIFT,
-)
+from mmulator.program import addresses
 from mmulator.program.calls import defined, obstacle
 from mmulator.ptx.tree import Instruction
 from mmulator.rules import operands as rules
 
-_OFFSET = (1 << SLOT_SHIFT) - 1
+_OFFSET = (1 << addresses.SLOT_SHIFT) - 1
 
 
 def _thread(grid: Grid, cta: ResidentCta, warp: int, lane: int) -> str:
@@ -44,12 +34,15 @@ def _thread(grid: Grid, cta: ResidentCta, warp: int, lane: int) -> str:
 
 def describe_address(grid: Grid, address: int, cta: ResidentCta | None = None) -> str:
     """An address in words: `byte 4096 of argument 2 (out), which has 4096`. cta: the block of the access, if it is known."""
-    slot, offset = address >> SLOT_SHIFT, address & _OFFSET
-    names = {0: "the null page", SLOT_LOCAL: "local memory", SLOT_CONST: "const memory", SLOT_PARAM: "the parameters",
-             SLOT_FUNCTION: "code", SLOT_GRID: "what the blocks of the grid share"}  # fmt: skip
+    slot, offset = address >> addresses.SLOT_SHIFT, address & _OFFSET
+    names = {
+        0: "the null page", addresses.SLOT_LOCAL: "local memory", addresses.SLOT_CONST: "const memory",
+        addresses.SLOT_PARAM: "the parameters", addresses.SLOT_FUNCTION: "code",
+        addresses.SLOT_GRID: "what the blocks of the grid share",
+    }  # fmt: skip
     regions = grid.arguments.regions
     if not regions.near(address):
-        if slot == SLOT_SHARED or (slot == 0 and address >= SHARED_BASE):
+        if slot == addresses.SLOT_SHARED or (slot == 0 and address >= addresses.SHARED_BASE):
             return describe_shared(grid, offset, cta)
         if slot in names:
             return f"byte {offset} of {names[slot]}"
@@ -66,8 +59,8 @@ def _assertion(cta: ResidentCta, lane: int) -> tuple[str, str, int, str]:
     """(expression, file, line, function) of a lane whose assertion failed: arguments of __assertfail, in its local memory."""
     number = int(cta.state["fault_warp"])
     warp, state = cta.warp(number), cta.warps[number]
-    base = bytes_at(int(state["regs"]) + int(state["frame"]) + HEADER_LOCAL + 4 * lane, 4).view(np.uint32)[0]
-    place = (SLOT_LOCAL << SLOT_SHIFT) + int(base) + int(cta.state["fault_bytes"])
+    base = bytes_at(int(state["regs"]) + int(state["frame"]) + addresses.HEADER_LOCAL + 4 * lane, 4).view(np.uint32)[0]
+    place = (addresses.SLOT_LOCAL << addresses.SLOT_SHIFT) + int(base) + int(cta.state["fault_bytes"])
     message, file, line, function = struct.unpack("<QQI4xQ", read(warp, lane, place, 32).ljust(32, b"\0"))
     return read_string(warp, lane, message), read_string(warp, lane, file), line, read_string(warp, lane, function)
 
@@ -187,7 +180,7 @@ def _described(grid: Grid, cta: ResidentCta, kind: FaultKind) -> ExecutionFault:
         FaultKind.BAD_BARRIER: f"barrier {address} with a count of {_count(size)}: barriers are 0 to "
         f"{NUM_BARRIERS - 1}, counts multiples of 32",
         FaultKind.BARRIER_COUNTS: f"barrier {address & _OFFSET} with a count of {_count(size)} where "
-        f"{_count(address >> SLOT_SHIFT)} are expected",
+        f"{_count(address >> addresses.SLOT_SHIFT)} are expected",
         FaultKind.BARRIER_LANES: f"{ins.mnemonic} with different barriers or counts among the lanes of a warp: lane {size} names "
         f"barrier {address}, this thread another one or another count",
         FaultKind.SPARSE_SELECTOR: f"sparsity selector {address} of {ins.mnemonic}: this shape has 0 to {size}",

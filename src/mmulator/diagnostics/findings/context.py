@@ -52,10 +52,6 @@ class FindingContext:
     def words(self) -> list[int]:
         return [int(word) for word in self.entry["words"]]
 
-    def block(self, linear: int) -> str:
-        """Name of a block by its linear number: `block (1, 0, 0)`."""
-        return block_text(self.grid, linear)
-
     def threads(self, cta: int, warp: int, lanes: int) -> str:
         """Names of threads: `block (0, 0, 0), thread (3, 0, 0)`, or for several lanes `block (0, 0, 0), warp 2, lanes
         0 to 31`.

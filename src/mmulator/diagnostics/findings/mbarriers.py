@@ -41,9 +41,7 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray] | None:
         return None
     warps, ctas = len(resident.warps), resident.size
     words = resident.grid.shared // (GRANULE * BITS) + 1
-    head, keepers, uses = (np.zeros(n, s.numpy_dtype()) for n, s in (
-        (1, Mbarriers), (ACCOUNTS, Keeper), (ACCOUNTS * warps, Use),
-    ))  # fmt: skip
+    head, keepers, uses = (np.zeros(n, s.numpy_dtype()) for n, s in ((1, Mbarriers), (ACCOUNTS, Keeper), (ACCOUNTS * warps, Use)))
     bits = np.zeros(ctas * words, np.uint32)
     head["words"], head["keepers"], head["uses"], head["bits"] = words, pointer(keepers), pointer(uses), pointer(bits)
     return head, keepers, uses, bits

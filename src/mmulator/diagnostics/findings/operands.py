@@ -96,10 +96,7 @@ def _address(c: FindingContext) -> Said:
 def _stride(c: FindingContext) -> Said:
     _, stride, _, aligned = _parts(c)
     size = f"{stride} elements, {stride * (c.words[3] >> 32) / 8:g} bytes"
-    return (
-        f"stride of {c.name} is {size}: rows must begin at multiples of {aligned} bytes, the fragment's size",
-        _where(c),
-    )
+    return (f"stride of {c.name} is {size}: rows must begin at multiples of {aligned} bytes, the fragment's size", _where(c))
 
 
 def _short(c: FindingContext) -> Said:

@@ -15,28 +15,12 @@ from mmulator.launch.pages import blank, stale
 from mmulator.launch.resident import Resident
 from mmulator.program.addresses import SLOT_SHIFT
 from mmulator.program.butterflies import stored_sums
-from mmulator.program.consequences import consequences
+from mmulator.program.loads import consequences
 from mmulator.program.provenance import stored_through
-from mmulator.program.unread import unread_loads
+from mmulator.program.undefined import unread_loads
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Address, Immediate, Instruction, Reg
-from mmulator.sanitizer.shadow.records import (
-    JOINS,
-    MEMO,
-    MOST,
-    PATTERNS,
-    STEADY,
-    VERDICTS,
-    Area,
-    Join,
-    LaunchRaces,
-    Loaded,
-    Node,
-    Pattern,
-    Races,
-    Record,
-    Verdict,
-)
+from mmulator.sanitizer.shadow import records as shadow
 from mmulator.sanitizer.shadow.shadow import GROUP, SHEET, SHEET_BITS, SHEET_CELLS
 
 CELL, GRANULE, POINTER = 8, 16, 8
@@ -85,7 +69,7 @@ def _true_everywhere(kernel: CompiledKernel) -> set[str]:
 
 def steady_reads(kernel: CompiledKernel) -> np.ndarray:
     """A number for each site [sites], u32: STEADY if the site reads memory that must not change while the kernel runs."""
-    return np.array([STEADY * ins.effects.steady for ins in kernel.sites] or [0], np.uint32)
+    return np.array([shadow.STEADY * ins.effects.steady for ins in kernel.sites] or [0], np.uint32)
 
 
 def unread_numbers(kernel: CompiledKernel) -> np.ndarray:
@@ -146,7 +130,7 @@ def is_used(grid: Grid, entry: Any) -> bool:
     state, *_, records, _ = grid.observed[SHADOW][1]
     if found.decides or not found.stores:
         return found.decides
-    made = records.view(np.uint8)[: (int(state["taken"][0]) + 1) * Record.size].view(Record.numpy_dtype())
+    made = records.view(np.uint8)[: (int(state["taken"][0]) + 1) * shadow.Record.size].view(shadow.Record.numpy_dtype())
     made = made[(made["clock"] != 0) & (made["cta"] == entry["cta"])]
     _, warps, lanes, _ = (int(word) for word in entry["words"])
 
@@ -171,7 +155,7 @@ def _made(grid: Grid, given: Sequence[tuple[int, int, bool]], buffers: int) -> l
     """
     written = written_memory(grid)
     slots = max((start + size - 1 >> SLOT_SHIFT for start, size, _ in given[:buffers]), default=0) + 1
-    by_slot, by_address = np.zeros(slots, Area.numpy_dtype()), np.zeros(1 + len(given) - buffers, Area.numpy_dtype())
+    by_slot, by_address = (np.zeros(n, shadow.Area.numpy_dtype()) for n in (slots, 1 + len(given) - buffers))
     counts = [-(-(start % GRANULE + size) // (SHEET * GROUP)) * GROUP for start, size, _ in given]
     first = np.cumsum([0, *counts])
     cells, sheets = stale(int(first[-1]) * SHEET_CELLS * CELL), np.zeros(int(first[-1]) + 1, np.uint32)
@@ -186,9 +170,9 @@ def _made(grid: Grid, given: Sequence[tuple[int, int, bool]], buffers: int) -> l
                 by_slot[slot] = row
         else:
             by_address[1 + n - buffers] = row
-    state = np.zeros(1, LaunchRaces.numpy_dtype())
-    room, node_room = min(MOST - 1, max(LEAST_RECORDS, watched >> 4)), min((1 << 31) - 1, max(LEAST_NODES, watched >> 2))
-    records, nodes = stale((room + 1) * Record.size), stale((node_room + 1) * Node.size)
+    state = np.zeros(1, shadow.LaunchRaces.numpy_dtype())
+    room, node_room = min(shadow.MOST - 1, max(LEAST_RECORDS, watched >> 4)), min((1 << 31) - 1, max(LEAST_NODES, watched >> 2))
+    records, nodes = stale((room + 1) * shadow.Record.size), stale((node_room + 1) * shadow.Node.size)
     operands = grid.kernel.once(address_operands)
     steady = grid.kernel.once(steady_reads)
     sums = grid.kernel.once(sums_of_lanes)
@@ -209,24 +193,24 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     size = resident.grid.shared
     stride = -(-size >> SHEET_BITS)
     sheets = stride * resident.size
-    patterns = min(1 << (len(resident.grid.kernel.sites) * len(resident.warps)).bit_length(), PATTERNS)
+    patterns = min(1 << (len(resident.grid.kernel.sites) * len(resident.warps)).bit_length(), shadow.PATTERNS)
     room, node_room = SHARED_RECORDS, max(4 * LEAST_NODES, size * resident.size)
-    state = np.zeros(1, Races.numpy_dtype())
+    state = np.zeros(1, shadow.Races.numpy_dtype())
     state["loads"] = loads = int(resident.grid.kernel.once(unread_numbers).max())
     arrays: dict[str, np.ndarray] = {
         "cells": blank(-(-sheets // GROUP) * GROUP * SHEET_CELLS, np.dtype(np.uint64)), "sheets": np.zeros(sheets + 1, np.uint32),
-        "verdicts": np.zeros(len(resident.warps) * VERDICTS, Verdict.numpy_dtype()),
-        "patterns": np.zeros(patterns, Pattern.numpy_dtype()),
-        "loaded": np.zeros(len(resident.warps) * loads + 1, Loaded.numpy_dtype()),
+        "verdicts": np.zeros(len(resident.warps) * shadow.VERDICTS, shadow.Verdict.numpy_dtype()),
+        "patterns": np.zeros(patterns, shadow.Pattern.numpy_dtype()),
+        "loaded": np.zeros(len(resident.warps) * loads + 1, shadow.Loaded.numpy_dtype()),
     }  # fmt: skip
     for name, array in arrays.items():
         state[name] = pointer(array)
     state["stride"], state["sheet_count"], state["pattern_mask"] = stride, sheets, patterns - 1
     own: dict[str, np.ndarray] = {
-        "records": blank(room + 1, Record.numpy_dtype()), "nodes": blank(node_room + 1, Node.numpy_dtype()),
-        "memo": np.zeros(MEMO, np.uint64), "joins": np.zeros(JOINS, Join.numpy_dtype()),
+        "records": blank(room + 1, shadow.Record.numpy_dtype()), "nodes": blank(node_room + 1, shadow.Node.numpy_dtype()),
+        "memo": np.zeros(shadow.MEMO, np.uint64), "joins": np.zeros(shadow.JOINS, shadow.Join.numpy_dtype()),
     }  # fmt: skip
-    memo, joins = np.zeros(MEMO, np.uint64), np.zeros(JOINS, Join.numpy_dtype())
+    memo, joins = np.zeros(shadow.MEMO, np.uint64), np.zeros(shadow.JOINS, shadow.Join.numpy_dtype())
     for name, array in own.items():
         state["shared"][name] = pointer(array)
     shared, other = state["shared"], state["global_"]

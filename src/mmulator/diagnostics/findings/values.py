@@ -19,7 +19,7 @@ from mmulator.native.state import BY_KERNEL, LANES
 from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.blocks import FunctionBlocks
 from mmulator.program.frames import liveness
-from mmulator.program.kept_bits import kept_bits
+from mmulator.program.loads import kept_bits
 from mmulator.program.provenance import origins, variables_of
 from mmulator.program.undefined import doubt
 from mmulator.program.uses import CARRY, uses_and_defs

@@ -165,9 +165,7 @@ def _who(grid: Grid, every: Everywhere, k: MbarrierState, here: ResidentCta) -> 
         return "nobody has arrived since mbarrier.init" + (f"; what could: {could}" if found else ", and no instruction could")
     e = k.arrived
     phase = "" if e.phase == k.phases else f" in phase {e.phase}"
-    now = next(
-        (g for c, gs in every if c.rank == e.cta.rank for g in gs if g.warp == e.warp and g.lanes >> e.lane & 1), None
-    )
+    now = next((g for c, gs in every if c.rank == e.cta.rank for g in gs if g.warp == e.warp and g.lanes >> e.lane & 1), None)
     where = f"is now at {place_text(now.instruction)}" if now is not None else "has exited"
     return f"the last arrival was{phase} by {e.text(here)}, which {where}"
 

@@ -19,7 +19,7 @@ from mmulator.driver import Region, current
 from mmulator.findings import Finding
 from mmulator.host.report import Report
 from mmulator.launch.arena import bytes_at
-from mmulator.program.static.flow import found as finding
+from mmulator.program.static import found as finding
 from mmulator.ptx.tree import Instruction
 from mmulator.refusals import number
 from mmulator.rules.text import AUTOTUNE_IN_PLACE

@@ -1,4 +1,4 @@
-"""The hook for registers that hold what a load read, which may stay unread (program/unread.py)."""
+"""The hook for registers that hold what a load read, which may stay unread (program/undefined.py)."""
 
 from mmulator.codegen.lang import hook
 from mmulator.codegen.types import ptr_to, u32

@@ -9,11 +9,9 @@ from collections.abc import Mapping
 
 from mmulator.codegen.locks import remaining
 from mmulator.isa.effects import Algebra
-from mmulator.program.as_ptxas.facts import FunctionFacts
-from mmulator.program.as_ptxas.products import HeldProduct, Multiplication, is_product, is_sum
-from mmulator.program.as_ptxas.reaching import Walk, carries_product
+from mmulator.program.as_ptxas.facts import FunctionFacts, Walk, carries_product
+from mmulator.program.as_ptxas.products import HeldProduct, Multiplication, is_product, is_sum, may_scale
 from mmulator.program.as_ptxas.rewrite import Rewriter
-from mmulator.program.as_ptxas.scale import may_scale
 from mmulator.program.flow import spread
 from mmulator.ptx.tree import Function, Reg
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 from mmulator.errors import must_be
 from mmulator.isa.effects import Algebra
 from mmulator.program.as_ptxas.facts import FunctionFacts
-from mmulator.program.as_ptxas.products import TYPES, HeldProduct, Multiplication
+from mmulator.program.as_ptxas.products import TYPES, HeldProduct, Multiplication, scaled
 from mmulator.program.as_ptxas.quotient import factors, instruction, one, quotient_sum
-from mmulator.program.as_ptxas.scale import scaled
 from mmulator.ptx.tree import Function, Immediate, Instruction, Operand, Reg, Statement
 
 

@@ -21,16 +21,7 @@ from mmulator.native.matrix.wgmma import operation
 from mmulator.native.state import FULL, Cluster, Warp
 from mmulator.program.inline_assembly import copies, moved_by_compiler
 from mmulator.ptx.tree import Instruction
-from mmulator.rules.accumulators import (
-    A_OVERWRITTEN,
-    A_READ,
-    FENCE_MISSING,
-    NOT_COMMITTED,
-    NOT_WAITED,
-    OVERLAP,
-    READ_EARLY,
-    WRITTEN_EARLY,
-)
+from mmulator.rules import accumulators as rules
 from mmulator.sanitizer.found import find, find_against, of_cluster, say
 
 CELL_SHIFT = 7  # a register of wgmma takes at least 128 bytes of a frame, so its offset shifted by this numbers its cell
@@ -119,13 +110,8 @@ def accumulators_begin(cluster: ptr_to(Cluster)) -> None:
     if u64(of_cluster(cluster).accumulators) != 0:
         for i in range(cluster.warp_count):
             mine = _mine(warps + i)
+            fill_bytes(mine, 0, Accumulators.offset["cells"])
             mine.epoch = 1
-            mine.issued = 0
-            mine.committed = 0
-            mine.groups = 0
-            mine.done = 0
-            mine.seen = 0
-            mine.settled = 0
             mine.touches = mine.touches + 1
             fill_bytes(mine.cells, 0, mine.count * Cell.size)
 
@@ -157,7 +143,7 @@ def accumulators_early(
 ) -> None:
     """Report an access to an accumulator of an operation that was not waited for. From here on its group counts as complete."""
     accumulators_conflict(w, mine, rule, site, lanes, number, word)
-    if rule != A_READ.number:
+    if rule != rules.A_READ:
         group = _issued(mine, number - 1).group
         done = number
         while done != mine.issued and _issued(mine, done).group == group:
@@ -174,15 +160,15 @@ def accumulators_touched(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, sit
     wrote = (access >> 1) & 1
     kind = u32(mine.kinds[site])
     if cell.d > mine.done:
-        rule = u32(READ_EARLY.number)
+        rule = u32(rules.READ_EARLY)
         if wrote != 0:
-            rule = WRITTEN_EARLY.number
+            rule = rules.WRITTEN_EARLY
         if mask != 0:
             accumulators_early(w, mine, rule, site, mask, cell.d, cell.d_place)
     elif cell.a > mine.done:
-        rule = A_OVERWRITTEN.number
+        rule = rules.A_OVERWRITTEN
         if wrote == 0:
-            rule = A_READ.number
+            rule = rules.A_READ
         if mask != 0 and (wrote != 0 or kind == Site.STRICT):
             accumulators_early(w, mine, rule, site, mask, cell.a, cell.a_place)
     epoch = mine.epoch
@@ -200,7 +186,7 @@ def accumulators_touched(w: ptr_to(Warp), mask: u32, slot: u32, access: u32, sit
 @native
 def accumulators_unfenced(w: ptr_to(Warp), cell: ptr_to(Cell), site: u32, word: u32) -> u32:
     """1, with a finding, if there is no wgmma.fence between an access to a register and the wgmma that uses it."""
-    entry = find_against(w, FENCE_MISSING.number, site, FULL, 0, 0, cell.site + 1, w.cta.linear, w.index, cell.lanes)
+    entry = find_against(w, rules.FENCE_MISSING, site, FULL, 0, 0, cell.site + 1, w.cta.linear, w.index, cell.lanes)
     say(entry, u64(word), u64(cell.wrote), 0, 0)
     return 1
 
@@ -208,7 +194,7 @@ def accumulators_unfenced(w: ptr_to(Warp), cell: ptr_to(Cell), site: u32, word: 
 @native
 def accumulators_between(w: ptr_to(Warp), mine: ptr_to(Accumulators), site: u32, number: u32, word: u32) -> u32:
     """Report an accumulator that a wgmma (number + 1) used before."""
-    accumulators_conflict(w, mine, FENCE_MISSING.number, site, FULL, number, word)
+    accumulators_conflict(w, mine, rules.FENCE_MISSING, site, FULL, number, word)
     return 1
 
 
@@ -229,10 +215,10 @@ def accumulators_use_d(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32,
         if told == 0 and cell.d_epoch == mine.epoch and cell.shape != shape:
             told = accumulators_between(w, mine, op.site, cell.d, i | (SHAPE << PLACE_BITS))
         if told == 0 and not apart and cell.d > mine.done and cell.d_epoch == mine.epoch and cell.tile != table.tile:
-            accumulators_conflict(w, mine, OVERLAP.number, op.site, FULL, cell.d, cell.d_place)
+            accumulators_conflict(w, mine, rules.OVERLAP, op.site, FULL, cell.d, cell.d_place)
             apart = True
         if not early and cell.a > mine.done:
-            accumulators_early(w, mine, A_OVERWRITTEN.number, op.site, FULL, cell.a, cell.a_place)
+            accumulators_early(w, mine, rules.A_OVERWRITTEN, op.site, FULL, cell.a, cell.a_place)
             early = True
         if told == 0 and not early and cell.a_epoch == mine.epoch:
             told = accumulators_between(w, mine, op.site, cell.a, i | (BETWEEN << PLACE_BITS))
@@ -256,7 +242,7 @@ def accumulators_use_a(w: ptr_to(Warp), mine: ptr_to(Accumulators), number: u32,
         cell = _cell(mine, op.frame + u64(slots[i]))
         word = i | (IN_A << PLACE_BITS)
         if not early and cell.d > mine.done:
-            accumulators_early(w, mine, READ_EARLY.number, op.site, FULL, cell.d, cell.d_place)
+            accumulators_early(w, mine, rules.READ_EARLY, op.site, FULL, cell.d, cell.d_place)
             early = True
         if told == 0 and cell.touch == mine.epoch:
             told = accumulators_unfenced(w, cell, op.site, word)
@@ -275,7 +261,7 @@ def accumulators_issued(w: ptr_to(Warp), number: u64, site: u32) -> None:
     fenced = u32(0)
     if own == 0 and mine.epoch == 1:
         fenced = 1
-        entry = find(w, FENCE_MISSING.number, site, FULL, 0, 0)
+        entry = find(w, rules.FENCE_MISSING, site, FULL, 0, 0)
         if u64(entry) != 0:
             entry.words[0] = FIRST << PLACE_BITS
     sound = _sound(mine, table)
@@ -358,9 +344,9 @@ def accumulators_left(w: ptr_to(Warp), mask: u32, site: u32) -> None:
                 if not last:
                     last = _issued(mine, at + 1).group != own.group
                 if last:
-                    rule = u32(NOT_WAITED.number)
+                    rule = u32(rules.NOT_WAITED)
                     if own.group == UNCOMMITTED:
-                        rule = NOT_COMMITTED.number
+                        rule = rules.NOT_COMMITTED
                     find(w, rule, own.site, mask, 0, 0)
                 at = at + 1
 

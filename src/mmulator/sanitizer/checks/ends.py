@@ -26,12 +26,6 @@ from mmulator.sanitizer.found import find_against, of_cluster
 from mmulator.sanitizer.order.clocks import agent_of, knows, now
 from mmulator.sanitizer.order.locations import mbarrier_agent
 
-_EXIT, _START = rules.EXIT_UNSYNCHRONISED.number, rules.START_UNSYNCHRONISED.number
-_AGAIN = rules.CANCEL_AGAIN.number
-_MISSING, _UNEXPECTED, _LATE, _AT_EXIT = (
-    r.number for r in (rules.BYTES_MISSING, rules.BYTES_UNEXPECTED, rules.BYTES_LATE, rules.COPY_AT_EXIT)
-)
-
 # The accesses of a warp to another block of its cluster.
 # begun: lanes for which the block's begin happens before.
 # lanes, clock, at, bytes, site: the newest accesses to its shared memory.
@@ -84,7 +78,7 @@ def reached(w: ptr_to(Warp), mask: u32, at: u64, bytes: u32, site: u32) -> None:
         if not has_begun(w, lane, rank):
             lost = lost | (1 << lane)
     if lost != 0:
-        find_against(w, _START, site, lost, at, bytes, 0, 0, 0, 0)
+        find_against(w, rules.START_UNSYNCHRONISED, site, lost, at, bytes, 0, 0, 0, 0)
     clock = now(w)
     if r.clock == clock and r.site == site:
         r.lanes = r.lanes | mask
@@ -148,7 +142,7 @@ def accuse(w: ptr_to(Warp), mask: u32, site: u32, warp: u32, lanes: u32, at: u64
     """
     cluster = w.cta.cluster
     other = cast_ptr(Warp, cluster.warps) + warp
-    find_against(other, _EXIT, by, lanes, at, bytes, site + 1, w.cta.linear, w.index, mask)
+    find_against(other, rules.EXIT_UNSYNCHRONISED, by, lanes, at, bytes, site + 1, w.cta.linear, w.index, mask)
 
 
 @native
@@ -197,7 +191,8 @@ def settle_mbarrier(w: ptr_to(Warp), mask: u32, last: boolean, account: ptr_to(A
                 k.settled = 1
         if k.settled == 0 and last and own:
             by = cast_ptr(Warp, cluster.warps) + k.issued.warp
-            find_against(by, _AT_EXIT, k.issued.site - 1, 1 << k.issued.lane, k.at, 8, site + 1, w.cta.linear, w.index, mask)
+            issuer = 1 << k.issued.lane
+            find_against(by, rules.COPY_AT_EXIT, k.issued.site - 1, issuer, k.at, 8, site + 1, w.cta.linear, w.index, mask)
         elif k.settled == 0 and last:
             accuse(w, mask, site, k.issued.warp, 1 << k.issued.lane, k.at, 8, k.issued.site - 1)
 
@@ -237,7 +232,7 @@ def bytes_are_late(cluster: ptr_to(Cluster), barrier: u64) -> None:
                 if who.site == 0:
                     who = account.arrived
                 at = (s.keepers + number_of(cluster, account)).at
-                blame(cast_ptr(Warp, t.warp), _LATE, t.site, 1 << t.lane, at, who.site, who.warp, 1 << who.lane)
+                blame(cast_ptr(Warp, t.warp), rules.BYTES_LATE, t.site, 1 << t.lane, at, who.site, who.warp, 1 << who.lane)
             ranks = ranks & (ranks - 1)
 
 
@@ -284,9 +279,9 @@ def cluster_lacks(cluster: ptr_to(Cluster)) -> None:
             bytes = awaited_bytes(entry.word)
             k = s.keepers + n
             if bytes != 0 and (bytes >> (BYTES - 1)) == 0 and entry.asked.site != 0:
-                lacks(cluster, k.at, _MISSING, entry.asked, entry.brought)
+                lacks(cluster, k.at, rules.BYTES_MISSING, entry.asked, entry.brought)
             elif (bytes >> (BYTES - 1)) != 0 and entry.brought.site != 0:
-                lacks(cluster, k.at, _UNEXPECTED, entry.brought, entry.asked)
+                lacks(cluster, k.at, rules.BYTES_UNEXPECTED, entry.brought, entry.asked)
 
 
 @native
@@ -330,7 +325,7 @@ def asked_again(t: ptr_to(Transfer), shape: u32) -> None:
             lane = trailing_zeros(r.lanes)
             if r.warp == warp_number(w) or knows(w, t.lane, agent_of(other, lane), r.clock) != 0:
                 one = u32(1)
-                find_against(w, _AGAIN, t.site, one << t.lane, 0, 0, r.site + 1, w.cta.linear, other.index, r.lanes)
+                find_against(w, rules.CANCEL_AGAIN, t.site, one << t.lane, 0, 0, r.site + 1, w.cta.linear, other.index, r.lanes)
                 return
 
 

@@ -15,17 +15,7 @@ from mmulator.codegen.ops import bits_mask, bits_of, cast_ptr, load, mask_bits, 
 from mmulator.codegen.types import Struct, ptr_to, u32, u64
 from mmulator.native.hooks.operands import BARRIERS, CLUSTER_ARRIVE
 from mmulator.native.state import FULL, LANES, Cluster, Cta, Warp
-from mmulator.rules.execution import (
-    DIVERGED,
-    EXITED_MEMBER,
-    INCOMPLETE,
-    LANES_EXITED,
-    MASKS,
-    NOT_MEMBER,
-    PARTIAL_WARP,
-    PARTNERS,
-    UNSETTLED,
-)
+from mmulator.rules import execution as rules
 from mmulator.sanitizer.checks.mbarriers import knows_of_warp
 from mmulator.sanitizer.found import find, find_against, of_cluster, say
 from mmulator.sanitizer.order.clocks import agent_of, knows, now
@@ -48,8 +38,6 @@ Steps = Struct("Steps", [
 PARTED = 2  # judged: they have executed different instructions
 EXITED, ANOTHER, NO_WARPS, LANES_GONE = range(4)  # why, in the first word of a finding
 
-_DIVERGED, _INCOMPLETE = DIVERGED.number, INCOMPLETE.number
-_MEMBER, _MASKS, _GONE, _UNSETTLED = (r.number for r in (NOT_MEMBER, MASKS, EXITED_MEMBER, UNSETTLED))
 
 
 def steps_of(w: Any) -> Any:
@@ -62,13 +50,13 @@ def steps_of(w: Any) -> Any:
 
 @native
 def say_incomplete(w: ptr_to(Warp), site: u32, why: u32, number: u32, lanes: u32) -> None:
-    say(find(w, _INCOMPLETE, site, FULL, 0, 0), u64(why), u64(number), u64(lanes), 0)
+    say(find(w, rules.INCOMPLETE, site, FULL, 0, 0), u64(why), u64(number), u64(lanes), 0)
 
 
 @native
 def parted(w: ptr_to(Warp), site: u32, other_site: u32, other: u32) -> None:
     """Report an instruction of a warp where another warp of its group has executed another one."""
-    say(find_against(w, _DIVERGED, site, FULL, 0, 0, other_site + 1, w.cta.linear, other, FULL), ANOTHER, u64(other), 0, 0)
+    say(find_against(w, rules.DIVERGED, site, FULL, 0, 0, other_site + 1, w.cta.linear, other, FULL), ANOTHER, u64(other), 0, 0)
 
 
 @native
@@ -130,15 +118,15 @@ def exits(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     n = group.steps[own]
     if group.judged == 0 and n != group.most and n + ROWS >= group.most:
         group.judged = 1
-        without(w, _INCOMPLETE, group.firsts[n % ROWS], group.rows[n % ROWS], mask, site)
+        without(w, rules.INCOMPLETE, group.firsts[n % ROWS], group.rows[n % ROWS], mask, site)
     if group.gone == (1 << WARPS) - 1:
         for i in range(u32(WARPS)):
             if group.resizes[i] > group.resizes[own]:
-                without(w, _DIVERGED, i, group.resize[i], mask, site)
+                without(w, rules.DIVERGED, i, group.resize[i], mask, site)
                 return
             if group.resizes[i] < group.resizes[own]:
                 less = cast_ptr(Warp, w.cta.warps) + ((w.index & ~u32(WARPS - 1)) + i)
-                without(less, _DIVERGED, own, group.resize[own], mask, site)
+                without(less, rules.DIVERGED, own, group.resize[own], mask, site)
                 return
 
 
@@ -211,7 +199,7 @@ def resizes(w: ptr_to(Warp), site: u32) -> None:
             if i != own and number > 1 and (
                 group.resizes[i] + 1 < number or knows(w, lane, other, group.clocks[before + i]) == 0
             ):
-                say(find(w, _UNSETTLED, site, FULL, 0, 0), u64((w.index & ~u32(WARPS - 1)) + i), 0, 0, 0)
+                say(find(w, rules.UNSETTLED, site, FULL, 0, 0), u64((w.index & ~u32(WARPS - 1)) + i), 0, 0, 0)
                 break
         for i in range(u32(WARPS)):
             if group.resizes[i] == group.resizes[own] and (first + i).registers != w.registers:
@@ -233,13 +221,13 @@ def members(w: ptr_to(Warp), mask: u32, given: ptr_to(u32), meets: u32, site: u3
         outside = same & ~own
         gone = own & w.lanes & ~w.live
         if meets != 0 and gone != 0 and outside == 0:
-            say(find(w, _GONE, site, same, 0, 0), u64(own), u64(gone), 0, 0)
+            say(find(w, rules.EXITED_MEMBER, site, same, 0, 0), u64(own), u64(gone), 0, 0)
         if outside != 0:
-            say(find(w, _MEMBER, site, outside, 0, 0), u64(own), u64(trailing_zeros(outside)), 0, 0)
+            say(find(w, rules.NOT_MEMBER, site, outside, 0, 0), u64(own), u64(trailing_zeros(outside)), 0, 0)
         others = own & mask & ~mask_bits(load(U32, given) == own)
         if others != 0 and outside != same:
             other = trailing_zeros(others)
-            say(find(w, _MASKS, site, same | others, 0, 0), u64(lane), u64(own), u64(other), u64(given[other]))
+            say(find(w, rules.MASKS, site, same | others, 0, 0), u64(lane), u64(own), u64(other), u64(given[other]))
 
 
 HOOKS = {
@@ -251,7 +239,6 @@ HOOKS = {
 
 # aligned barriers -----------------------------------------------------------------------------------------------------
 ELSEWHERE, WENT_ON, HAVE_EXITED = range(3)  # why, in the second word of a finding
-_PARTIAL, _EXITED, _PARTNERS = PARTIAL_WARP.number, LANES_EXITED.number, PARTNERS.number
 
 # The state of a warp's lanes at barriers.
 # passed, began: for each lane the kinds of barriers that it has skipped before another action, and the site of that action.
@@ -302,8 +289,8 @@ def tell_skipped(w: ptr_to(Warp), s: ptr_to(Skipping), number: u32, here: u32, g
     s.told = s.told | gone
     busy = gone & mask_bits((load(U32, s.passed) & s.kind[number]) != 0)
     site = s.at[number] - 1
-    say_skipped(w, _PARTIAL, here, busy, site, s.began, WENT_ON)
-    say_skipped(w, _EXITED, here, gone & ~busy, site, s.exits, HAVE_EXITED)
+    say_skipped(w, rules.PARTIAL_WARP, here, busy, site, s.began, WENT_ON)
+    say_skipped(w, rules.LANES_EXITED, here, gone & ~busy, site, s.exits, HAVE_EXITED)
 
 
 @native
@@ -318,7 +305,7 @@ def join_round(w: ptr_to(Warp), mask: u32, id: u32, site: u32) -> None:
             number = cta.rank * cta.launch.warps + i
             other = cast_ptr(Skipping, of_cluster(cta.cluster).skips) + number
             if other.met[id] != 0 and not knows_of_warp(w, trailing_zeros(mask), number, FULL, other.met[id]):
-                find_against(w, _PARTNERS, site, mask, 0, 0, other.at[id], cta.linear, i, FULL)
+                find_against(w, rules.PARTNERS, site, mask, 0, 0, other.at[id], cta.linear, i, FULL)
                 break
     s.came[id] = now(w)
 
@@ -346,7 +333,7 @@ def come_to_barrier(w: ptr_to(Warp), mask: u32, number: u32, aligned: u32, kind:
         n = number - CLUSTER_ARRIVE
         others = s.there[n] & w.live & ~mask
         if aligned != 0 and others != 0 and s.at[number] != site + 1 and s.at[number] != 0:
-            entry = find_against(w, _PARTIAL, site, mask, 0, 0, s.at[number], w.cta.linear, w.index, others)
+            entry = find_against(w, rules.PARTIAL_WARP, site, mask, 0, 0, s.at[number], w.cta.linear, w.index, others)
             say(entry, u64(others), ELSEWHERE, 0, 0)
         came = came | s.there[n]
         s.there[n] = came

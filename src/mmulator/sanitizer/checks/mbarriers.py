@@ -12,19 +12,7 @@ from mmulator.codegen.ops import bits_of, cast_ptr, fill_bytes, load, mask_bits,
 from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
 from mmulator.native.asynchrony.accounts import account_of, entry_of, warp_number
 from mmulator.native.asynchrony.mbarrier import over
-from mmulator.native.hooks.events import (
-    PROXY_SHIFT,
-    READ,
-    SAID,
-    SCOPE_MASK,
-    SCOPE_SHIFT,
-    SCOPES,
-    WRITE,
-    Fence,
-    Order,
-    Proxy,
-    by,
-)
+from mmulator.native.hooks import events
 from mmulator.native.memory.windows import OFFSET_MASK, SHARED, U64, WITHIN, shared_of
 from mmulator.native.state import ACCOUNTS, Account, Cluster, Completes, Cta, Transfer, TransferKind, Warp, Who
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
@@ -36,12 +24,6 @@ from mmulator.sanitizer.order.locations import mbarrier_agent, mbarrier_phase
 from mmulator.sanitizer.order.views import knower_of, orders_of
 from mmulator.twin.shared import UNIT
 
-_IN_USE, _AFTER_INVAL, _INVAL_IN_USE, _NOT_VISIBLE = (
-    r.number for r in (rules.INIT_IN_USE, rules.AFTER_INVAL, rules.INVAL_IN_USE, rules.INIT_NOT_VISIBLE)
-)
-_NARROW, _UNSAID, _UNFENCED = (r.number for r in (rules.SCOPE_TOO_NARROW, rules.SCOPE_UNSAID, rules.INIT_NOT_FENCED))
-_MISSED = rules.PHASE_MISSED.number
-_STORED_TO, _READ_AS_DATA = rules.STORED_TO.number, rules.READ_AS_DATA.number
 GRANULE = 8  # bytes of an mbarrier
 BITS = 32  # of a word of the map of live mbarriers
 
@@ -116,9 +98,7 @@ def next_meeting(w: ptr_to(Warp), mask: u32) -> u32:
 
 
 @native
-def blame(
-    w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, at: u64, other_site: u32, other_warp: u32, other_lanes: u32
-) -> None:
+def blame(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, at: u64, other_site: u32, other_warp: u32, other_lanes: u32) -> None:
     """Report a breach at an mbarrier, against an operation of warp `other_warp` of the cluster.
 
     w, site, lanes: the warp, instruction and lanes that are blamed.
@@ -158,7 +138,7 @@ def mbarrier_is_made(w: ptr_to(Warp), lane: u32, barrier: u64, count: u64, site:
     one = 1 << lane
     if entry.at != 0 and entry.valid != 0:
         who = entry.made
-        blame(w, _IN_USE, site, one, at, who.site, who.warp, 1 << who.lane)
+        blame(w, rules.INIT_IN_USE, site, one, at, who.site, who.warp, 1 << who.lane)
     number = number_of(cluster, entry)
     k = s.keepers + number
     fill_bytes(k, 0, Keeper.size)
@@ -200,10 +180,10 @@ def mbarrier_is_gone(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> Non
     for i in range(cluster.warp_count):
         use = s.uses + (number * u64(cluster.warp_count) + u64(i))
         if use.lanes != 0 and not knows_of_warp(w, lane, i, use.lanes, use.clock) and not has_met(w, lane, use.until):
-            blame(w, _INVAL_IN_USE, site, one, k.at, use.site + 1, i, use.lanes)
+            blame(w, rules.INVAL_IN_USE, site, one, k.at, use.site + 1, i, use.lanes)
     if k.async_clock != 0 and not has_ended(w, lane, k, mbarrier_agent(cluster, barrier)):
         who = k.issued
-        blame(w, _INVAL_IN_USE, site, one, k.at, who.site, who.warp, 1 << who.lane)
+        blame(w, rules.INVAL_IN_USE, site, one, k.at, who.site, who.warp, 1 << who.lane)
     k.agent = agent_of(w, lane)
     k.clock = now(w)
     mark(cluster, k.at, False)
@@ -219,7 +199,7 @@ def know_init(w: ptr_to(Warp), mask: u32, k: ptr_to(Keeper), use: ptr_to(Use), w
         if k.agent // 32 != warp_number(w) and knows(w, lane, k.agent, k.clock) == 0:
             lost = lost | (1 << lane)
     if lost != 0:
-        blame(w, _NOT_VISIBLE, site, lost, k.at, who.site, who.warp, 1 << who.lane)
+        blame(w, rules.INIT_NOT_VISIBLE, site, lost, k.at, who.site, who.warp, 1 << who.lane)
 
 
 @native
@@ -235,9 +215,9 @@ def mbarrier_is_used(w: ptr_to(Warp), mask: u32, at: u64, site: u32) -> None:
     k = s.keepers + number
     if entry.valid == 0:
         lane = trailing_zeros(mask)
-        rule = u32(_INVAL_IN_USE)
+        rule = u32(rules.INVAL_IN_USE)
         if knows(w, lane, k.agent, k.clock) != 0:
-            rule = _AFTER_INVAL
+            rule = rules.AFTER_INVAL
         who = entry.ended
         blame(w, rule, site, mask, at, who.site, who.warp, 1 << who.lane)
         return
@@ -293,14 +273,14 @@ def completed_by(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> None:
         k.fenced = 1
         if knows_fenced(w, lane, k.agent, k.clock) == 0 and knows(w, lane, k.agent, k.clock) != 0:
             who = entry.made
-            blame(w, _UNFENCED, site, 1 << lane, k.at, who.site, who.warp, 1 << who.lane)
+            blame(w, rules.INIT_NOT_FENCED, site, 1 << lane, k.at, who.site, who.warp, 1 << who.lane)
 
 
 @native
 def mbarriers_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, at: ptr_to(u64), site: u32) -> None:
     """Record fence.mbarrier_init, which covers mbarriers that its threads have initialised."""
     s = mbarriers_of(w.cta.cluster)
-    if kind != Fence.MBARRIER_INIT or u64(s) == 0:
+    if kind != events.Fence.MBARRIER_INIT or u64(s) == 0:
         return
     first = warp_number(w) * 32
     for n in range(u32(ACCOUNTS)):
@@ -339,9 +319,7 @@ def mbarrier_signalled(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, s
 
 
 @native
-def mbarrier_released(
-    w: ptr_to(Warp), mask: u32, barrier: u64, arrivals: u64, expected: u64, came: u64, site: u32
-) -> None:
+def mbarrier_released(w: ptr_to(Warp), mask: u32, barrier: u64, arrivals: u64, expected: u64, came: u64, site: u32) -> None:
     """Report an arrival at the mbarrier of another block with .release.cta, or without a scope, which means .cta.
 
     w, mask, site: the warp, its lanes and the instruction.
@@ -354,10 +332,10 @@ def mbarrier_released(
     if cluster.cta_count == 1 or arrivals == 0:
         return
     order = knower_of(orders_of(cluster), w).order
-    rule = u32(_NARROW)
-    if (order & SAID) == 0:
-        rule = _UNSAID
-    elif (order & Order.RELEASE) == 0 or ((order >> SCOPE_SHIFT) & SCOPE_MASK) != SCOPES["cta"]:
+    rule = u32(rules.SCOPE_TOO_NARROW)
+    if (order & events.SAID) == 0:
+        rule = rules.SCOPE_UNSAID
+    elif (order & events.Order.RELEASE) == 0 or ((order >> events.SCOPE_SHIFT) & events.SCOPE_MASK) != events.SCOPES["cta"]:
         return
     at = generic_of(cluster, barrier)
     if u32((at & OFFSET_MASK) >> RANK_SHIFT) != w.cta.rank:
@@ -371,7 +349,7 @@ def phase_missed(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, s
     for lane in bits_of(mask):
         barrier = u64(host[lane])
         if not over(cast_ptr(u64, host[lane]), (parities >> lane) & 1):
-            find(w, _MISSED, site, 1 << lane, generic_of(w.cta.cluster, barrier), GRANULE)
+            find(w, rules.PHASE_MISSED, site, 1 << lane, generic_of(w.cta.cluster, barrier), GRANULE)
 
 
 @native
@@ -401,9 +379,9 @@ def lies_over(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
     entry = account_of(cluster, host_of(cluster, found))
     if u64(entry) == 0:
         return
-    rule = u32(_READ_AS_DATA)
-    if (access & WRITE) != 0:
-        rule = _STORED_TO
+    rule = u32(rules.READ_AS_DATA)
+    if (access & events.WRITE) != 0:
+        rule = rules.STORED_TO
     who = entry.made
     blame(w, rule, site, 1 << lane, found, who.site, who.warp, 1 << who.lane)
 
@@ -421,7 +399,7 @@ def touched_operand(w: ptr_to(Warp), at: u64, site: u32) -> None:
     s = mbarriers_of(w.cta.cluster)
     if u64(s) != 0:
         if s.live != 0 and (at >> SLOT_SHIFT) == SLOT_SHARED:
-            lies_over(w, 0, at, UNIT, by(READ, Proxy.ASYNC), site)
+            lies_over(w, 0, at, UNIT, events.by(events.READ, events.Proxy.ASYNC), site)
 
 
 @native(inline=True)
@@ -430,9 +408,9 @@ def touched(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, 
     if u64(s) == 0:
         return
     places = load(U64, at) | base
-    if (access >> PROXY_SHIFT) == Proxy.MBARRIER:
+    if (access >> events.PROXY_SHIFT) == events.Proxy.MBARRIER:
         left = mask
-        if (access & READ) == 0:  # mbarrier.init and inval have hooks of their own
+        if (access & events.READ) == 0:  # mbarrier.init and inval have hooks of their own
             left = 0
         while left != 0:
             place = at[trailing_zeros(left)] | base

@@ -14,7 +14,6 @@ from mmulator.native.state import FULL, FaultKind, Warp
 from mmulator.program.addresses import SLOT_LOCAL, SLOT_PARAM, SLOT_SHIFT
 from mmulator.program.fragments import Misuse
 from mmulator.rules import operands as rules
-from mmulator.rules.operands import ALIGNMENT, BOUNDS, SPACES
 from mmulator.rules.tensor_memory import OPERAND_DIFFERS
 from mmulator.sanitizer.found import find, find_against, say
 from mmulator.sanitizer.shadow.records import AccessKind
@@ -25,19 +24,12 @@ U32, U64 = u32.vec(32), u64.vec(32)
 # Bits of a matrix descriptor that belong to no field: 14-15, 30-31, 46-48, 52-61.
 RESERVED = 3 << 14 | 3 << 30 | 7 << 46 | 0x3FF << 52
 LINE = 16  # bytes that every line begins at a multiple of by CUDA's description of wmma
-_WGMMA, _WMMA, _SELECTOR = rules.WGMMA_OPERAND.number, rules.WMMA_OPERAND.number, rules.SELECTOR.number
-_RANGE, _METADATA, _ORDER = rules.SELECTOR_RANGE.number, rules.METADATA.number, rules.ORDER.number
-_ADDRESS, _STRIDE, _SHORT = rules.ADDRESS.number, rules.STRIDE.number, rules.SHORT_STRIDE.number
-_SPACE, _RESERVED, _ROWS, _UNEVEN = rules.SPACE.number, rules.RESERVED.number, rules.ROWS.number, rules.UNEVEN.number
-_BASE, _UNLISTED = rules.BASE_OFFSET.number, rules.UNLISTED.number
-_TENSOR = OPERAND_DIFFERS.number
-_SOURCE, _ROW, _LARGE, _LAYOUT = (r.number for r in (rules.SOURCE_SIZE, rules.ROW_ADDRESS, rules.LARGE, rules.LAYOUT))
 _BY_COPY = 1 + int(AccessKind.TENSOR)
 START = 0x3FC0  # bits of a start address, without those below 1024 bytes, after which every pattern begins again
 _SPREAD = 0x9E3779B97F4A7C15
 # The rule of each Misuse.
 _BY_MISUSE = {Misuse.CONVERTED: rules.CONVERTED, Misuse.REORDERED: rules.REORDERED, Misuse.UNEVEN: rules.UNEVEN}
-_MISUSES = tuple(_BY_MISUSE.get(each, rules.FRAGMENT).number for each in Misuse)
+_MISUSES = tuple(_BY_MISUSE.get(each, rules.FRAGMENT) for each in Misuse)
 
 
 @native
@@ -47,23 +39,22 @@ def judge_operand(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32,
     first = values[lane]
     others = mask & mask_bits(load(U64, values) != first)
     if others != 0:
-        rule = select(operand <= UniformOperand.B_DESC, _WGMMA, select(operand <= UniformOperand.STRIDE, _WMMA, u32(_SELECTOR)))
-        rule = select(operand >= UniformOperand.TADDR, u32(_TENSOR), rule)
+        rule = select(operand <= UniformOperand.STRIDE, rules.WMMA_OPERAND, u32(rules.SELECTOR))
+        rule = select(operand <= UniformOperand.B_DESC, u32(rules.WGMMA_OPERAND), rule)
+        rule = select(operand >= UniformOperand.TADDR, u32(OPERAND_DIFFERS), rule)
         other = trailing_zeros(others)
         say(find(w, rule, site, others, 0, 0), u64(operand), first, values[other], u64(lane))
     if allowed != 0:
         if first > 63 or ((allowed >> (first & 63)) & 1) == 0:
-            say(find(w, _RANGE, site, mask, 0, 0), u64(operand), first, allowed, 0)
+            say(find(w, rules.SELECTOR_RANGE, site, mask, 0, 0), u64(operand), first, allowed, 0)
     if operand <= UniformOperand.B_DESC:
         if (first & RESERVED) != 0:
-            say(find(w, _RESERVED, site, mask, 0, 0), u64(operand), first, 0, 0)
+            say(find(w, rules.RESERVED, site, mask, 0, 0), u64(operand), first, 0, 0)
         judge_base(w, mask, first, operand, site)
 
 
 @native
-def note_descriptor(
-    w: ptr_to(Warp), lanes: u32, words: ptr_to(u64), shapes: ptr_to(u32), operand: u32, site: u32
-) -> None:
+def note_descriptor(w: ptr_to(Warp), lanes: u32, words: ptr_to(u64), shapes: ptr_to(u32), operand: u32, site: u32) -> None:
     """Record a matrix descriptor for each place in the pattern and layout, and whether a tensor copy brought what lies there, for
     diagnostics/findings/operands.py to judge.
     """
@@ -71,7 +62,7 @@ def note_descriptor(
         return
     lane = trailing_zeros(lanes)
     kind = (words[lane] & ~u64(START)) ^ (u64(shapes[lane]) << 20) ^ u64(operand)
-    entry = find_against(w, _LAYOUT, site, 1 << lane, 0, 0, u32((kind * _SPREAD) >> 32) | 1, 0, 0, 0)
+    entry = find_against(w, rules.LAYOUT, site, 1 << lane, 0, 0, u32((kind * _SPREAD) >> 32) | 1, 0, 0, 0)
     if u64(entry) != 0:
         if entry.count == 1:
             entry.words[0] = u64(operand)
@@ -99,7 +90,7 @@ def judge_base(w: ptr_to(Warp), mask: u32, descriptor: u64, operand: u32, site: 
             kind = put_by(w, start)
             if kind == 0 or kind == _BY_COPY:
                 return
-        say(find(w, _BASE, site, mask, 0, 0), u64(operand), u64(start) | (u64(base) << 32), u64(wanted), 0)
+        say(find(w, rules.BASE_OFFSET, site, mask, 0, 0), u64(operand), u64(start) | (u64(base) << 32), u64(wanted), 0)
 
 
 @native
@@ -121,15 +112,15 @@ def judge_place(w: ptr_to(Warp), at: u64, stride: i64, default: i64, bits: u32, 
         line = LINE
     rule = u32(0)
     if stride != default and stride * i64(bits) % (8 * i64(aligned)) != 0:
-        rule = _ROWS
+        rule = rules.ROWS
     if stride != default and stride * i64(bits) % (8 * line) != 0:
-        rule = _STRIDE
+        rule = rules.STRIDE
     if stride < default:
-        rule = _SHORT
+        rule = rules.SHORT_STRIDE
     if (at & (u64(aligned) - 1)) != 0:
-        rule = _ADDRESS
+        rule = rules.ADDRESS
     if generic != 0 and slot >= SLOT_LOCAL and slot <= SLOT_PARAM:
-        rule = _SPACE
+        rule = rules.SPACE
     if rule == 0:
         return
     say(find(w, rule, site, FULL, at, 0), at, u64(stride), u64(default), u64(aligned) | (u64(bits) << 32))
@@ -156,15 +147,16 @@ def judge_metadata(
         if bad != 0:
             lane = trailing_zeros(bad)
             nibble = (words[lane] >> (n * 4)) & 15
-            rule = select(((unordered >> nibble) & 1) != 0, _ORDER, u32(_METADATA))
-            rule = select(((unlisted >> nibble) & 1) != 0, _UNLISTED, rule)
+            rule = select(((unordered >> nibble) & 1) != 0, rules.ORDER, u32(rules.METADATA))
+            rule = select(((unlisted >> nibble) & 1) != 0, rules.UNLISTED, rule)
             say(find(w, rule, site, bad, 0, 0), u64(nibble), u64(lane), u64(n), 0)
 
 
 @native
 def judge_refused(w: ptr_to(Warp), lanes: u32, values: ptr_to(u64), what: u32, site: u32) -> None:
     """Report an operand that an instruction does not take. words of the finding: the first lane's."""
-    rule = select(what == WrongOperand.ROW, _ROW, select(what == WrongOperand.LARGE, _LARGE, u32(_SOURCE)))
+    rule = select(what == WrongOperand.LARGE, rules.LARGE, u32(rules.SOURCE_SIZE))
+    rule = select(what == WrongOperand.ROW, u32(rules.ROW_ADDRESS), rule)
     say(find(w, rule, site, lanes, 0, 0), values[trailing_zeros(lanes)], 0, 0, 0)
 
 
@@ -180,7 +172,7 @@ def judge_fragment(w: ptr_to(Warp), misuse: u32, number: u32, site: u32) -> None
 def judge_elements(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     """Report that only some lanes operate on a fragment."""
     if mask != 0 and mask != FULL:
-        find(w, _UNEVEN, site, mask, 0, 0)
+        find(w, rules.UNEVEN, site, mask, 0, 0)
 
 
 @native
@@ -189,7 +181,7 @@ def judge_factors(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), site: u32) ->
     if mask != 0:
         others = mask & mask_bits(load(U64, values) != values[trailing_zeros(mask)])
         if others != 0:
-            find(w, _UNEVEN, site, others, 0, 0)
+            find(w, rules.UNEVEN, site, others, 0, 0)
 
 
 HOOKS = {
@@ -201,7 +193,6 @@ HOOKS = {
 
 
 # impossible accesses --------------------------------------------------------------------------------------------------
-_BOUNDS, _ALIGNMENT, _SPACES = BOUNDS.number, ALIGNMENT.number, SPACES.number
 
 
 @native
@@ -223,11 +214,11 @@ def screen_lanes(
         kind = impossible(w, lane, at[lane], base, bytes, only, access, site)
         if kind != 0:
             out[0] = out[0] | one
-            rule = u32(_BOUNDS)
+            rule = u32(rules.BOUNDS)
             if kind == FaultKind.MISALIGNED:
-                rule = _ALIGNMENT
+                rule = rules.ALIGNMENT
             if kind == FaultKind.BEYOND_SPACE or kind == FaultKind.OTHER_CTA or kind == FaultKind.WRONG_SPACE:
-                left_out(w, lane, at[lane], bytes, site, _SPACES, kind)
+                left_out(w, lane, at[lane], bytes, site, rules.SPACES, kind)
             else:
                 left_out(w, lane, at[lane] | base, bytes, site, rule, kind)
 

@@ -21,25 +21,8 @@ from mmulator.native.state import Cluster, Completes, Transfer, TransferKind, Wa
 from mmulator.native.threads.cluster import RESPONSE
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules.proxies import NEVER_COMMITTED, PENDING_AT_EXIT
-from mmulator.sanitizer.checks.proxy_operands import (
-    OF_STORE,
-    pattern_of_box,
-    pattern_read,
-    wgmma_begins,
-    wgmma_gathers,
-    wgmma_over,
-)
-from mmulator.sanitizer.checks.proxy_state import (
-    MAP_BYTES,
-    bulk_lane,
-    forget_proxies,
-    map_fenced,
-    map_released,
-    name_of,
-    note_issue,
-    note_use,
-    proxies_of,
-)
+from mmulator.sanitizer.checks import proxy_operands as operands
+from mmulator.sanitizer.checks import proxy_state as proxy
 from mmulator.sanitizer.found import find
 from mmulator.sanitizer.order.clocks import learn, new_agent
 from mmulator.sanitizer.order.locations import phaser_of
@@ -49,7 +32,6 @@ from mmulator.sanitizer.shadow.shadow import act_async, is_watched, touch
 
 READ, WRITE, REDUCE = int(Access.READ), int(Access.WRITE), int(Access.WRITE | Access.ATOMIC)
 LINE = 128  # bytes in which no swizzle of 16-byte chunks exchanges any, at a multiple of 1024
-_PENDING, _UNCOMMITTED = PENDING_AT_EXIT.number, NEVER_COMMITTED.number
 
 
 # the actor ------------------------------------------------------------------------------------------------------------
@@ -67,7 +49,7 @@ def operation_acts(
     out: the actor.
     """
     act_async(w, lane, 1 << lane, site, access, kind, agent, clock, global_, out)
-    note_issue(w, lane, agent, clock, site, 0)
+    proxy.note_issue(w, lane, agent, clock, site, 0)
 
 
 @native
@@ -75,7 +57,7 @@ def use_barrier(t: ptr_to(Transfer), rank: u32) -> None:
     """Set p.agent and p.clock to the mbarrier that is signalled for data of the CTA of a rank."""
     w = cast_ptr(Warp, t.warp)
     cluster = w.cta.cluster
-    p = proxies_of(cluster)
+    p = proxy.proxies_of(cluster)
     owner = rank
     if ((t.barriers >> rank) & 1) == 0:
         owner = rank ^ 1  # .cta_group::2 signals one CTA of each pair
@@ -88,7 +70,7 @@ def use_barrier(t: ptr_to(Transfer), rank: u32) -> None:
         p.agent = entry.agent
         p.clock = entry.clock
         p.noted = 1
-        name = name_of(cluster, entry.agent)
+        name = proxy.name_of(cluster, entry.agent)
         name.agent = entry.agent + 1
         name.first = entry.clock - entry.phase
         name.at = (u64(owner) << RANK_SHIFT) + (t.offset + (SHARED + SHARED_BASE))
@@ -175,9 +157,9 @@ def reads_of(t: ptr_to(Transfer), shape: u32, agent: u32, clock: u32) -> None:
             touch_tensor(a, box)
         else:
             if u64(box.rows) * u64(box.pitch) > LINE:
-                a.pattern = pattern_of_box(box)
+                a.pattern = operands.pattern_of_box(box)
             touch_box(a, box, w.cta.rank, True)
-            pattern_read(a, OF_STORE, 0)
+            operands.pattern_read(a, operands.OF_STORE, 0)
     elif shape == PayloadShape.PLAIN:
         copy = payload_of(t, PayloadShape.PLAIN)
         at = copy.from_
@@ -189,13 +171,13 @@ def reads_of(t: ptr_to(Transfer), shape: u32, agent: u32, clock: u32) -> None:
 def writes_to_shared(t: ptr_to(Transfer), shape: u32, access: u32, targets: u32) -> None:
     """Record the bytes that a transfer writes to the shared memory of CTAs; each CTA is signalled at its own mbarrier."""
     w = cast_ptr(Warp, t.warp)
-    p = proxies_of(w.cta.cluster)
+    p = proxy.proxies_of(w.cta.cluster)
     a = stack(Actor)
     for rank in bits_of(targets):
         use_barrier(t, rank)
         if shape == PayloadShape.BOX:
             box = payload_of(t, PayloadShape.BOX)
-            kind = u32(AccessKind.TENSOR) | (pattern_of_box(box) << (PATTERN_SHIFT - KIND_SHIFT))
+            kind = u32(AccessKind.TENSOR) | (operands.pattern_of_box(box) << (PATTERN_SHIFT - KIND_SHIFT))
             operation_acts(w, t.lane, t.site, access, kind, p.agent, p.clock, 0, a)
             touch_box(a, box, rank, False)
         else:
@@ -217,15 +199,15 @@ def writes_to_shared(t: ptr_to(Transfer), shape: u32, access: u32, targets: u32)
 def load_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
     """Record a transfer that signals mbarriers."""
     w = cast_ptr(Warp, t.warp)
-    p = proxies_of(w.cta.cluster)
+    p = proxy.proxies_of(w.cta.cluster)
     targets = t.barriers
     if shape == PayloadShape.BOX:
         targets = payload_of(t, PayloadShape.BOX).targets
     use_barrier(t, trailing_zeros(t.barriers))
     reads_of(t, shape, p.agent, p.clock)
     if p.map != 0:
-        l = bulk_lane(w, t.lane)
-        note_use(w, t.lane, p.agent, p.clock, l.reads - 1, u32(w.bulk_groups[t.lane]) + 1, t.site)
+        l = proxy.bulk_lane(w, t.lane)
+        proxy.note_use(w, t.lane, p.agent, p.clock, l.reads - 1, u32(w.bulk_groups[t.lane]) + 1, t.site)
     writes_to_shared(t, shape, access, targets)
 
 
@@ -233,11 +215,11 @@ def load_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
 def store_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
     """Record a transfer to global memory, in a bulk group of its lane."""
     w = cast_ptr(Warp, t.warp)
-    p = proxies_of(w.cta.cluster)
+    p = proxy.proxies_of(w.cta.cluster)
     a = stack(Actor)
     if shape == PayloadShape.WORDS:
         return  # st.async to global memory: no wait exists for it
-    l = bulk_lane(w, t.lane)
+    l = proxy.bulk_lane(w, t.lane)
     clock = u32(w.bulk_groups[t.lane]) + 1
     p.agent = l.writes - 1
     p.clock = clock
@@ -245,7 +227,7 @@ def store_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
     l.pending = clock
     l.site = t.site
     if p.map != 0:
-        note_use(w, t.lane, NO_AGENT, 0, l.reads - 1, clock, t.site)
+        proxy.note_use(w, t.lane, NO_AGENT, 0, l.reads - 1, clock, t.site)
     if shape == PayloadShape.BOX:
         operation_acts(w, t.lane, t.site, access, AccessKind.TENSOR, l.writes - 1, clock, 1, a)
         if t.kind == TransferKind.TENSOR_STORE:
@@ -266,7 +248,7 @@ def store_issued(t: ptr_to(Transfer), shape: u32, access: u32) -> None:
 def transfer_begins(t: ptr_to(Transfer), shape: u32) -> None:
     """Record the issue of a transfer."""
     w = cast_ptr(Warp, t.warp)
-    p = proxies_of(w.cta.cluster)
+    p = proxy.proxies_of(w.cta.cluster)
     if w.cta.fault == 0 and shape != PayloadShape.TENSOR:  # operands of tcgen05 are not followed
         access = u32(WRITE)
         if t.kind >= TransferKind.OWN:
@@ -283,7 +265,7 @@ def transfer_begins(t: ptr_to(Transfer), shape: u32) -> None:
 def map_used(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
     """Record that the copy which is issued next uses a tensor map."""
     cluster = w.cta.cluster
-    p = proxies_of(cluster)
+    p = proxy.proxies_of(cluster)
     p.map = 0
     if is_watched(at) == 2:
         p.map = at
@@ -291,14 +273,14 @@ def map_used(w: ptr_to(Warp), lane: u32, at: u64, site: u32) -> None:
             p.maps = new_agent(cluster) + 1
         a = stack(Actor)
         act_async(w, lane, 1 << lane, site, READ, AccessKind.MAP, p.maps - 1, 1, 1, a)
-        touch(a, at, MAP_BYTES)
+        touch(a, at, proxy.MAP_BYTES)
 
 
 # bulk groups ----------------------------------------------------------------------------------------------------------
 @native
 def groups_waited(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32) -> None:
     """Record that all groups of lanes except the newest have read their sources, or are complete."""
-    lanes = proxies_of(w.cta.cluster).lanes + warp_number(w) * 32
+    lanes = proxy.proxies_of(w.cta.cluster).lanes + warp_number(w) * 32
     for lane in bits_of(mask):
         l = lanes + lane
         if l.reads != 0 and w.bulk_groups[lane] > pending:
@@ -314,24 +296,24 @@ def groups_waited(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32
 @native
 def lanes_leave(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     """At the exit of threads, report stores that were not waited for."""
-    lanes = proxies_of(w.cta.cluster).lanes + warp_number(w) * 32
+    lanes = proxy.proxies_of(w.cta.cluster).lanes + warp_number(w) * 32
     for lane in bits_of(mask):
         l = lanes + lane
         if l.pending != 0:
             one = u32(1)
-            rule = u32(_PENDING)
+            rule = u32(PENDING_AT_EXIT)
             if l.pending > u32(w.bulk_groups[lane]):
-                rule = _UNCOMMITTED
+                rule = NEVER_COMMITTED
             find(w, rule, l.site, one << lane, 0, 0)
 
 
 @native
 def proxies_begin(cluster: ptr_to(Cluster)) -> None:
-    forget_proxies(cluster)
+    proxy.forget_proxies(cluster)
 
 
 HOOKS: Mapping[str, Native] = {
-    "transfer_filled": transfer_begins, "map_used": map_used, "map_published": map_released, "fenced": map_fenced,
+    "transfer_filled": transfer_begins, "map_used": map_used, "map_published": proxy.map_released, "fenced": proxy.map_fenced,
     "bulk_waited": groups_waited, "lanes_exit": lanes_leave, "cluster_begins": proxies_begin,
-    "wgmma_issued": wgmma_begins, "wgmma_committed": wgmma_gathers, "wgmma_waited": wgmma_over,
+    "wgmma_issued": operands.wgmma_begins, "wgmma_committed": operands.wgmma_gathers, "wgmma_waited": operands.wgmma_over,
 }  # fmt: skip

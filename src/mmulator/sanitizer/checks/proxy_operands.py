@@ -12,7 +12,7 @@ no part of it was copied with the read's pattern: an operand of wgmma may extend
 """
 
 from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, maximum, popcount, stack
+from mmulator.codegen.ops import cast_ptr, fill_bytes, maximum, popcount, stack
 from mmulator.codegen.types import Struct, boolean, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.layouts.descriptors import fields5
 from mmulator.layouts.swizzle import SWIZZLES5
@@ -45,6 +45,15 @@ Walk = Struct("Walk", [
     ("actor", ptr_to(Actor)), ("base", u64), ("size", u64), ("from_", u64), ("end", u64), ("number", u32), ("divisor", u32),
     ("quarter", u32), ("padding", u32), ("begin", u64), ("room", u8, UNIT),
 ])  # fmt: skip
+
+
+@native
+def begin_walk(walk: ptr_to(Walk), a: ptr_to(Actor), cta: ptr_to(Cta)) -> None:
+    """Prepare the walk of an actor through an operand in a CTA's shared memory, of which all bytes belong to it."""
+    fill_bytes(walk, 0, Walk.size)
+    walk.actor = a
+    walk.base = u64(SHARED) + (u64(cta.rank) << RANK_SHIFT)
+    walk.size = u64(cta.launch.shared_bytes)
 
 
 @native
@@ -103,14 +112,8 @@ def walk_matrix(
     """
     walk = stack(Walk)
     cta = a.w.cta
-    walk.actor = a
-    walk.base = u64(SHARED) + (u64(cta.rank) << RANK_SHIFT)
-    walk.size = u64(cta.launch.shared_bytes)
-    walk.from_ = 0
-    walk.end = 0
-    walk.number = 0
+    begin_walk(walk, a, cta)
     walk.divisor = divisor
-    walk.padding = 0
     walk.begin = u64(begin)
     walk.quarter = a.w.index & 3
     a.pattern = pattern_of_descriptor(desc)
@@ -215,7 +218,6 @@ SHIFTED, OTHER = 6, 7  # further patterns, beyond 1 + the number of exchanged bi
 OF_A, OF_B, OF_STORE = range(3)  # the first word of a finding
 CHUNK = 16
 ROW_BIT = 7
-_READ, _UNLIKE = TILE_SWIZZLE.number, SWIZZLE_UNLIKE.number
 
 
 @native
@@ -276,9 +278,9 @@ def pattern_read(a: ptr_to(Actor), operand: u32, desc: u64) -> None:
         lanes = 1 << a.lane
         if operand != OF_STORE:
             lanes = FULL
-        rule = u32(_READ)
+        rule = u32(TILE_SWIZZLE)
         if operand == OF_STORE or (operand == OF_B and not exchanges(a.rows, a.pattern, a.unlike_pattern)):
-            rule = _UNLIKE  # A has 64 lines
+            rule = SWIZZLE_UNLIKE  # A has 64 lines
         others = issued_by(r, a.cluster)
         entry = find_against(a.w, rule, a.site, lanes, a.unlike_at, CHUNK, r.site + 1, r.cta, r.warp, others)
         say(entry, u64(operand), u64(a.pattern), u64(a.unlike_pattern), desc)
@@ -292,9 +294,7 @@ walk_operand5 = operand_function(Door("sanitizer_tensor", Walk, pass_unit), fiel
 
 
 @native
-def matrix_read(
-    a: ptr_to(Actor), cta: ptr_to(Cta), desc: u64, lines: i64, line_bytes: i64, across: u32, padding: u32
-) -> None:
+def matrix_read(a: ptr_to(Actor), cta: ptr_to(Cta), desc: u64, lines: i64, line_bytes: i64, across: u32, padding: u32) -> None:
     """Access a matrix.
 
     a: the actor.
@@ -305,14 +305,7 @@ def matrix_read(
     padding: bytes at the end of each 16 that are not read.
     """
     walk = stack(Walk)
-    walk.actor = a
-    walk.base = u64(SHARED) + (u64(cta.rank) << RANK_SHIFT)
-    walk.size = u64(cta.launch.shared_bytes)
-    walk.from_ = 0
-    walk.end = 0
-    walk.number = 0
-    walk.divisor = 0
-    walk.quarter = 0
+    begin_walk(walk, a, cta)
     walk.padding = padding
     head = head_of(desc, line_bytes)
     walk_operand5(walk, desc, lines, head, across, a.site, cta.scratch)

@@ -208,7 +208,6 @@ def note_fence(
 
 # tensor maps ----------------------------------------------------------------------------------------------------------
 MAP_BYTES = 128
-_FENCE, _FLIGHT = MAP_FENCE_MISSING.number, MAP_IN_FLIGHT.number
 UNORDERED, NO_RELEASE, NO_ACQUIRE = range(3)  # what is missing, in a finding's first word
 _ALL = -MAP_BYTES & 0xFFFFFFFFFFFFFFFF
 
@@ -228,9 +227,7 @@ def map_fenced(w: ptr_to(Warp), mask: u32, kind: u32, order: u32, spaces: u32, a
         clock = now(w)
         knew = view(w, trailing_zeros(mask))
         hold_view(cluster, knew)
-        p.released_count = note_fence(
-            cluster, cast_ptr(MapFence, p.released), p.released_count, 0, first, mask, clock, knew
-        )
+        p.released_count = note_fence(cluster, cast_ptr(MapFence, p.released), p.released_count, 0, first, mask, clock, knew)
         return
     while left != 0:
         lane = trailing_zeros(left)
@@ -333,7 +330,7 @@ def map_used_by(w: ptr_to(Warp), lane: u32, at: u64, site: u32, record: ptr_to(R
     if not foreign:
         if issue_knows(w, lanes, agent, record.clock, KNOWN) == 0:
             missing = UNORDERED
-    entry = find_against(w, _FENCE, site, lanes, p.map, MAP_BYTES, record.site + 1, record.cta, record.warp, others)
+    entry = find_against(w, MAP_FENCE_MISSING, site, lanes, p.map, MAP_BYTES, record.site + 1, record.cta, record.warp, others)
     say(entry, u64(missing), 0, 0, 0)
 
 
@@ -383,4 +380,4 @@ def map_written(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, site: u32) -> N
                 if u.load != NO_AGENT:
                     over = over | issue_knows(w, lanes, u.load, u.phase, KNOWN)
                 if over == 0:
-                    find_against(w, _FLIGHT, site, lanes, u.map, MAP_BYTES, u.site + 1, u.cta, u.warp, u.lanes)
+                    find_against(w, MAP_IN_FLIGHT, site, lanes, u.map, MAP_BYTES, u.site + 1, u.cta, u.warp, u.lanes)

@@ -59,23 +59,39 @@ from mmulator.sanitizer.checks.tensor_state import (
     tell_move,
 )
 from mmulator.sanitizer.found import find, say
+from mmulator.sanitizer.order import views
 from mmulator.sanitizer.order.clocks import knows, learn_plane, new_agent, now
 from mmulator.sanitizer.order.locations import phaser_of
-from mmulator.sanitizer.order.views import (
-    ALL,
-    NO_AGENT,
-    NOTHING,
-    PROXIES,
-    copied_view,
-    entries_of,
-    give_view,
-    knower_of,
-    orders_of,
-    release_lanes,
-)
 
 
 # loads and stores -----------------------------------------------------------------------------------------------------
+@native
+def check_moved(
+    w: ptr_to(Warp), lane: u32, lanes: u32, c: ptr_to(Cells), rows: u32, writes: boolean, store: u32, place: u32, site: u32
+) -> boolean:
+    """Check an access to cells against loads and stores of warps. Returns whether something was reported.
+
+    w, lane, lanes, site: who accesses them, the lane whose knowledge counts, and the instruction.
+    c, rows, place: the cells, and which lanes of them.
+    writes: whether it writes them. store: whether it is a store of a warp.
+    """
+    touch = c.stored
+    stored = u32(1)
+    missing = u32(0)
+    if (touch.rows & rows) != 0:
+        missing = missing_of_move(w, lane, touch, u32(STORES))
+    if writes:
+        for n in unrolled(LOADERS):
+            other = cast_ptr(Touch, c.loaded) + n
+            if missing == 0 and (other.rows & rows) != 0:
+                touch = other
+                stored = u32(0)
+                missing = missing_of_move(w, lane, touch, u32(LOADS))
+    if missing != 0:
+        tell_move(w, lanes, missing, store != 0 and touch.by == warp_number(w) + 1, site, place, touch, stored)
+    return missing != 0
+
+
 @native
 def check_move(w: ptr_to(Warp), lane: u32, c: ptr_to(Cells), rows: u32, store: u32, place: u32, site: u32) -> boolean:
     """Check a warp's access to cells. Returns whether something was reported.
@@ -93,29 +109,16 @@ def check_move(w: ptr_to(Warp), lane: u32, c: ptr_to(Cells), rows: u32, store: u
         touch = c.used
         missing = missing_of_work(w, lane, touch)
     if missing != 0:
-        rule = u32(rules.READ_EARLY.number)
+        rule = u32(rules.READ_EARLY)
         if store != 0:
-            rule = rules.WRITTEN_EARLY.number
+            rule = rules.WRITTEN_EARLY
         if missing == 1 + AFTER:
-            rule = rules.COMMIT_FENCE_MISSING.number
+            rule = rules.COMMIT_FENCE_MISSING
         if missing == 1 + OTHERS:
-            rule = rules.RACE.number
+            rule = rules.RACE
         tell_cells(w, lanes, rule, missing - 1, site, place, touch, 1, 0)
         return True
-    touch = c.stored
-    stored = u32(1)
-    if (touch.rows & rows) != 0:
-        missing = missing_of_move(w, lane, touch, u32(STORES))
-    if store != 0:
-        for n in unrolled(LOADERS):
-            other = cast_ptr(Touch, c.loaded) + n
-            if missing == 0 and (other.rows & rows) != 0:
-                touch = other
-                stored = u32(0)
-                missing = missing_of_move(w, lane, touch, u32(LOADS))
-    if missing != 0:
-        tell_move(w, lanes, missing, store != 0 and touch.by == warp_number(w) + 1, site, place, touch, stored)
-    return missing != 0
+    return check_moved(w, lane, lanes, c, rows, store != 0, store, place, site)
 
 
 @native
@@ -143,7 +146,7 @@ def move_columns(w: ptr_to(Warp), rows: u32, column: u32, columns: u32, store: u
             if (c.made.rows & rows) == 0:
                 none = stack(Touch)
                 none.by = 0
-                tell_cells(w, w.live, u32(rules.UNWRITTEN.number), u32(0), site, place, none, 0, 0)
+                tell_cells(w, w.live, u32(rules.UNWRITTEN), u32(0), site, place, none, 0, 0)
         touch = cast_ptr(Touch, c.loaded) + ((w.index >> 2) & (LOADERS - 1))
         if store != 0:
             forget_rows(c, rows)
@@ -165,7 +168,7 @@ def cells_moved(w: ptr_to(Warp), address: u32, rows: u32, columns: u32, split: u
     number = mover.count[store] + 1
     mover.count[store] = number
     if ((address >> (LANE + 5)) & 3) != (w.index & 3):
-        say(find(w, u32(rules.QUARTER.number), site, w.live, 0, 0), u64(address >> LANE), 0, 0, 0)
+        say(find(w, u32(rules.QUARTER), site, w.live, 0, 0), u64(address >> LANE), 0, 0, 0)
     column = address & 0xFFFF
     move_columns(w, rows, column, columns, store, number, site)
     if split != 0:
@@ -185,8 +188,8 @@ def cells_ordered(w: ptr_to(Warp), mask: u32, step: u32, site: u32) -> None:
     elif step == TensorStep.WAIT_STORES:
         mover.done[STORES] = mover.count[STORES]
     else:
-        o = orders_of(cluster)
-        k = knower_of(o, w)
+        o = views.orders_of(cluster)
+        k = views.knower_of(o, w)
         if step == TensorStep.BEFORE:
             for lane in range(u32(32)):
                 issuer = s.issuers + (warp_number(w) * 32 + lane)
@@ -199,7 +202,7 @@ def cells_ordered(w: ptr_to(Warp), mask: u32, step: u32, site: u32) -> None:
         else:
             after = s.after + warp_number(w) * 32
             for lane in bits_of(mask):
-                give_view(o, after, u32(1) << lane, k.now.views[lane])
+                views.give_view(o, after, u32(1) << lane, k.now.views[lane])
 
 
 # operations of a pipe -------------------------------------------------------------------------------------------------
@@ -217,9 +220,7 @@ def promised(before: u32, key: u32) -> boolean:
 
 
 @native
-def check_behind(
-    w: ptr_to(Warp), lane: u32, work: ptr_to(Touch), before: u32, key: u32, place: u32, site: u32
-) -> boolean:
+def check_behind(w: ptr_to(Warp), lane: u32, work: ptr_to(Touch), before: u32, key: u32, place: u32, site: u32) -> boolean:
     """Check an operation's order behind another one. Returns whether something was reported.
 
     w, lane, site: who issues it, and the instruction.
@@ -234,35 +235,33 @@ def check_behind(
     rule = u32(0)
     why = u32(AFTER)
     if own and work.number == issuer.issued and not kept:
-        rule = u32(rules.UNORDERED.number)
+        rule = u32(rules.UNORDERED)
         why = u32(ITSELF)
     elif knows(w, lane, agent, work.number) != 0:
         if not kept and not knew(w, lane, agent, work.number):
-            rule = u32(rules.COMMIT_FENCE_MISSING.number)
+            rule = u32(rules.COMMIT_FENCE_MISSING)
     elif not own and knows(w, lane, work.by - 1, work.clock) == 0:
-        rule = u32(rules.RACE.number)
+        rule = u32(rules.RACE)
         why = OTHERS
     elif not kept:
-        rule = u32(rules.UNORDERED.number)
+        rule = u32(rules.UNORDERED)
         why = u32(key)
         if before == OPERAND or key <= ROWS_COPIED:
-            rule = u32(rules.NOT_PROMISED.number)
+            rule = u32(rules.NOT_PROMISED)
             why = OTHERS
     elif not own:
         if issuer.fenced < work.number:
-            rule = u32(rules.FENCE_MISSING.number)
+            rule = u32(rules.FENCE_MISSING)
             why = BEFORE
         elif not knew(w, lane, work.by - 1, work.clock):
-            rule = u32(rules.FENCE_MISSING.number)
+            rule = u32(rules.FENCE_MISSING)
     if rule != 0:
         tell_cells(w, u32(1) << lane, rule, why, site, place, work, 1, 0)
     return rule != 0
 
 
 @native
-def check_work(
-    w: ptr_to(Warp), lane: u32, c: ptr_to(Cells), rows: u32, key: u32, does: u32, place: u32, site: u32
-) -> boolean:
+def check_work(w: ptr_to(Warp), lane: u32, c: ptr_to(Cells), rows: u32, key: u32, does: u32, place: u32, site: u32) -> boolean:
     """Check an operation's access to cells. Returns whether something was reported.
 
     w, lane, site: who issues it, and the instruction.
@@ -276,25 +275,12 @@ def check_work(
     if (c.made.rows & rows) != 0:
         if check_behind(w, lane, c.made, c.key, key, place, site):
             return True
-    touch = c.stored
-    stored = u32(1)
-    missing = u32(0)
-    if (touch.rows & rows) != 0:
-        missing = missing_of_move(w, lane, touch, u32(STORES))
-    if (does & WRITE) != 0:
-        for n in unrolled(LOADERS):
-            other = cast_ptr(Touch, c.loaded) + n
-            if missing == 0 and (other.rows & rows) != 0:
-                touch = other
-                stored = u32(0)
-                missing = missing_of_move(w, lane, touch, u32(LOADS))
-    if missing != 0:
-        tell_move(w, lanes, missing, boolean(False), site, place, touch, stored)
+    if check_moved(w, lane, lanes, c, rows, (does & WRITE) != 0, 0, place, site):
         return True
     if (does & ADD) != 0 and (c.written & rows) == 0:
         none = stack(Touch)
         none.by = 0
-        tell_cells(w, lanes, u32(rules.UNWRITTEN.number), u32(1), site, place, none, 0, 0)
+        tell_cells(w, lanes, u32(rules.UNWRITTEN), u32(1), site, place, none, 0, 0)
         return True
     return False
 
@@ -400,7 +386,7 @@ def work_committed(t: ptr_to(Transfer)) -> None:
     """Handle tcgen05.commit: the end of the thread's operations so far happens before the end of the mbarrier's phase."""
     w = cast_ptr(Warp, t.warp)
     cluster = w.cta.cluster
-    o = orders_of(cluster)
+    o = views.orders_of(cluster)
     issuer = checks_of(cluster).issuers + (warp_number(w) * 32 + t.lane)
     issuer.issued = issuer.issued + 1
     issuer.committed = issuer.issued
@@ -410,13 +396,13 @@ def work_committed(t: ptr_to(Transfer)) -> None:
         entry = phaser_of(cluster, u64(shared_of(cluster, rank)) + t.offset)
         if u64(entry) != 0:
             c = entry.collecting
-            release_lanes(o, knower_of(o, w), u32(1) << t.lane, c)
-            if issuer.agent != 0 and agent != NO_AGENT:
-                for p in unrolled(PROXIES):
-                    if c.views[p] == NOTHING:
-                        c.views[p] = copied_view(o, u32(NOTHING))
-                    if c.views[p] != ALL:
-                        entries_of(o, c.views[p])[agent] = issuer.issued
+            views.release_lanes(o, views.knower_of(o, w), u32(1) << t.lane, c)
+            if issuer.agent != 0 and agent != views.NO_AGENT:
+                for p in unrolled(views.PROXIES):
+                    if c.views[p] == views.NOTHING:
+                        c.views[p] = views.copied_view(o, u32(views.NOTHING))
+                    if c.views[p] != views.ALL:
+                        views.entries_of(o, c.views[p])[agent] = issuer.issued
 
 
 # the beginning and the end --------------------------------------------------------------------------------------------
@@ -440,7 +426,7 @@ def issuers_leave(w: ptr_to(Warp), mask: u32, site: u32) -> None:
         for lane in bits_of(mask):
             issuer = s.issuers + (warp_number(w) * 32 + lane)
             if issuer.committed != issuer.issued:
-                find(w, u32(rules.NOT_COMMITTED.number), issuer.site, u32(1) << lane, 0, 0)
+                find(w, u32(rules.NOT_COMMITTED), issuer.site, u32(1) << lane, 0, 0)
 
 
 HOOKS: Mapping[str, Native] = {

@@ -133,7 +133,7 @@ def tell_cells(
 @native
 def tell_apart(w: ptr_to(Warp), lanes: u32, column: u32, columns: u32, site: u32) -> None:
     """Report an access to columns of two allocations."""
-    say(find(w, u32(rules.NOT_ALLOCATED.number), site, lanes, 0, 0), u64(column), u64(columns), 0, 0)
+    say(find(w, u32(rules.NOT_ALLOCATED), site, lanes, 0, 0), u64(column), u64(columns), 0, 0)
 
 
 # what is known --------------------------------------------------------------------------------------------------------
@@ -198,13 +198,13 @@ def tell_move(
     move, stored: the load or store, and whether it is a store.
     """
     why = missing - 1
-    rule = select(missing == 1 + WAITED, u32(rules.WAIT_MISSING.number), u32(rules.FENCE_MISSING.number))
+    rule = select(missing == 1 + WAITED, u32(rules.WAIT_MISSING), u32(rules.FENCE_MISSING))
     if missing == 1 + OTHERS:
-        rule = u32(rules.RACE.number)
+        rule = u32(rules.RACE)
     if own:
-        rule = u32(rules.NOT_PROMISED.number)
+        rule = u32(rules.NOT_PROMISED)
     elif missing == 1 + WAITED and stored == 0 and checks_of(w.cta.cluster).read[move.site] & FIRST != 0:
-        rule = u32(rules.NOT_PROMISED.number)
+        rule = u32(rules.NOT_PROMISED)
         why = u32(READ_BEFORE)
     tell_cells(w, lanes, rule, why, site, place, move, 0, stored)
 
@@ -223,7 +223,7 @@ def allocated_together(w: ptr_to(Warp), held: ptr_to(Held), column: u32, columns
     other = checks_of(w.cta.cluster).held + rank
     if other.met > number and (other.columns[slot] != columns or other.column[slot] != column):
         peer = cast_ptr(Cta, w.cta.cluster.ctas) + rank
-        rule = u32(rules.PAIR_DIFFERS.number)
+        rule = u32(rules.PAIR_DIFFERS)
         entry = find_against(w, rule, site, w.live, 0, 0, other.met_site[slot] + 1, peer.linear, 0, u32(FULL))
         if u64(entry) != 0:
             if entry.count == 1:
@@ -241,7 +241,7 @@ def cells_allocated(w: ptr_to(Warp), column: u32, columns: u32, site: u32) -> No
     held.site[column // TENSOR_UNIT] = site
     held.warp[column // TENSOR_UNIT] = w.index
     if held.least != 0 and columns > held.least:
-        entry = find_against(w, u32(rules.GROWS.number), site, w.live, 0, 0, held.least_site + 1, w.cta.linear, w.index, w.live)
+        entry = find_against(w, u32(rules.GROWS), site, w.live, 0, 0, held.least_site + 1, w.cta.linear, w.index, w.live)
         say(entry, u64(columns), u64(held.least), 0, 0)
     if held.least == 0 or columns < held.least:
         held.least = columns
@@ -277,7 +277,7 @@ def worked_before(w: ptr_to(Warp), lane: u32, touch: ptr_to(Touch)) -> u32:
 @native
 def check_free(w: ptr_to(Warp), lane: u32, c: ptr_to(Cells), place: u32, site: u32) -> boolean:
     """Check that nothing is under way in cells whose allocation ends. Returns whether something was reported."""
-    rule = u32(rules.FREED_EARLY.number)
+    rule = u32(rules.FREED_EARLY)
     for n in unrolled(2):
         work = c.made
         if n == 1:
@@ -298,7 +298,7 @@ def check_free(w: ptr_to(Warp), lane: u32, c: ptr_to(Cells), place: u32, site: u
             missing = moved_before(w, lane, touch, u32(LOADS))
             if missing != 0:
                 if missing == 1 + WAITED and checks_of(w.cta.cluster).read[touch.site] != 0:
-                    rule = u32(rules.NOT_PROMISED.number)
+                    rule = u32(rules.NOT_PROMISED)
                     missing = u32(1 + READ_BEFORE)
                 tell_cells(w, w.live, rule, missing - 1, site, place, touch, 0, 0)
                 return True
@@ -327,7 +327,7 @@ def columns_left(cluster: ptr_to(Cluster)) -> None:
             for unit in range(u32(UNITS)):
                 if u32(cta.unit_counts[unit]) != 0:
                     w = cast_ptr(Warp, cta.warps) + held.warp[unit]
-                    entry = find(w, u32(rules.HELD.number), held.site[unit], u32(FULL), 0, 0)
+                    entry = find(w, u32(rules.HELD), held.site[unit], u32(FULL), 0, 0)
                     say(entry, u64(unit * TENSOR_UNIT), u64(u32(cta.unit_counts[unit]) * TENSOR_UNIT), 0, 0)
 
 

@@ -43,25 +43,7 @@ from mmulator.native.memory.windows import SHARED
 from mmulator.native.state import BY_HOST, BY_KERNEL, FULL, LANES, Completes, Transfer, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
 from mmulator.rules.values import UNDEFINED_COPY, UNDEFINED_GLOBAL, UNDEFINED_OPERAND, UNDEFINED_STORE
-from mmulator.sanitizer.checks.values import (
-    BROUGHT,
-    MARKS,
-    ORIGINS,
-    UNDEFINED,
-    UNIT_BITS,
-    UNWRITTEN,
-    UNWRITTEN_PART,
-    WRITTEN,
-    Source,
-    known,
-    nothing_written_at,
-    number_of_warp,
-    take_source,
-    tell_undefined,
-    tell_unwritten,
-    undefined_until_end,
-    value_state_at,
-)
+from mmulator.sanitizer.checks import values as known_values
 from mmulator.sanitizer.found import find, of_launch
 
 EXCHANGE, COMBINES, KEEPS = 1, 2, 3
@@ -83,7 +65,7 @@ WatchedLaunch = Struct("WatchedLaunch", [("stretches", ptr_to(Stretch)), ("count
 def stretch_of(w: ptr_to(Warp), at: u64, site: u32) -> ptr_to(Stretch):
     """The watched memory that contains an address; null if there is none."""
     watched = cast_ptr(WatchedLaunch, of_launch(w.cta.cluster).values)
-    s = known(w.cta.cluster)
+    s = known_values.known(w.cta.cluster)
     found = watched.stretches + s.hints[site & 31]
     if at - found.start < found.size:
         return found
@@ -153,7 +135,7 @@ def lanes_mark(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
                 one = u32(1)
                 bad = bad | (one << lane)
         if bad != 0:
-            find(w, UNDEFINED_GLOBAL.number, site, bad, first, bytes)
+            find(w, UNDEFINED_GLOBAL, site, bad, first, bytes)
     a = load(U64, at)
     first = a[0]
     if mask == FULL and all_lanes((a - first) == U64(bytes) * iota(U64)):
@@ -172,7 +154,7 @@ def one_marks(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
         return
     if combines(w, access, site) and nothing_at(w, at, bytes, site):
         one = u32(1)
-        find(w, UNDEFINED_GLOBAL.number, site, one << lane, at, bytes)
+        find(w, UNDEFINED_GLOBAL, site, one << lane, at, bytes)
     mark_bytes(w, at, u64(bytes), site)
 
 
@@ -180,7 +162,7 @@ def one_marks(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
 @native
 def note_unwritten(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, fresh: u32, site: u32) -> None:
     """Record that a lane loads a value that was not written."""
-    source = known(w.cta.cluster).sources + number_of_warp(w)
+    source = known_values.known(w.cta.cluster).sources + known_values.number_of_warp(w)
     source.at = at
     source.site = site + 1
     source.bytes = bytes
@@ -215,9 +197,9 @@ def lane_read(
                     return
             elif every == 0 and (some & _KERNEL) == 0:
                 out[c] = out[c] & ~(one << lane)
-                fresh = u32(UNWRITTEN)
+                fresh = u32(known_values.UNWRITTEN)
                 if some != 0:
-                    fresh = UNWRITTEN_PART
+                    fresh = known_values.UNWRITTEN_PART
                 note_unwritten(w, lane, at + u64(c * bytes), bytes, fresh, site)
 
 
@@ -261,7 +243,7 @@ def lanes_read_unwritten(
 @native
 def values_of_transfer(t: ptr_to(Transfer), moves: u32) -> None:
     """Note that a transfer begins or ends to move its bytes, and what it completes."""
-    s = known(cast_ptr(Warp, t.warp).cta.cluster)
+    s = known_values.known(cast_ptr(Warp, t.warp).cta.cluster)
     s.moving = moves * (1 + t.completes)
 
 
@@ -272,32 +254,32 @@ def one_accessed(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, s
     if slot != SLOT_SHARED and slot != SLOT_LOCAL:
         one_marks(w, lane, at, bytes, access, site)
         return
-    if u64(value_state_at(w, lane, at)) == 0:
+    if u64(known_values.value_state_at(w, lane, at)) == 0:
         return
-    s = known(w.cta.cluster)
-    if (access & MARKS) == int(Access.WRITE):
-        fill_bytes(value_state_at(w, lane, at), WRITTEN, bytes)
+    s = known_values.known(w.cta.cluster)
+    if (access & known_values.MARKS) == int(Access.WRITE):
+        fill_bytes(known_values.value_state_at(w, lane, at), known_values.WRITTEN, bytes)
     elif access == _ASYNC_READ and s.moving != 0:
-        state = value_state_at(w, lane, at)
+        state = known_values.value_state_at(w, lane, at)
         one = u32(1)
         begin = u32(0)
         while begin < bytes:
             size = minimum(bytes - begin, 4)
-            if nothing_written_at(state + begin, size):
-                source = stack(Source)
-                take_source(w, lane, at + u64(begin), size, state + begin, site, source)
-                if (state[begin] & BROUGHT) != 0:
+            if known_values.nothing_written_at(state + begin, size):
+                source = stack(known_values.Source)
+                known_values.take_source(w, lane, at + u64(begin), size, state + begin, site, source)
+                if (state[begin] & known_values.BROUGHT) != 0:
                     if s.moving == _STORES:
-                        tell_unwritten(w, UNDEFINED_STORE.number, site, one << lane, source)
+                        known_values.tell_unwritten(w, UNDEFINED_STORE, site, one << lane, source)
                         return
                     if s.moving == _PRODUCT:
-                        tell_undefined(w, UNDEFINED_OPERAND.number, site, one << lane, source)
+                        known_values.tell_undefined(w, UNDEFINED_OPERAND, site, one << lane, source)
                 else:
                     source.site = 0
-                    if (state[begin] & UNDEFINED) == 0:
-                        undefined_until_end(w, UNDEFINED_COPY.number, one << lane, site, one, source)
+                    if (state[begin] & known_values.UNDEFINED) == 0:
+                        known_values.undefined_until_end(w, UNDEFINED_COPY, one << lane, site, one, source)
                     else:
-                        tell_undefined(w, UNDEFINED_COPY.number, site, one << lane, source)
+                        known_values.tell_undefined(w, UNDEFINED_COPY, site, one << lane, source)
                     return
             begin = begin + 4
 
@@ -313,8 +295,8 @@ def one_lost(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64) -> None:
         if u64(found) != 0:
             fill_bytes(found.marks + (at - found.start), 0, minimum(bytes, found.size - (at - found.start)))
     elif bytes != 0:
-        fill_bytes(value_state_at(w, lane, at), UNDEFINED, bytes)
-        s = known(w.cta.cluster)
+        fill_bytes(known_values.value_state_at(w, lane, at), known_values.UNDEFINED, bytes)
+        s = known_values.known(w.cta.cluster)
         s.epoch = s.epoch + 1
 
 
@@ -322,9 +304,9 @@ def one_lost(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64) -> None:
 @native
 def origin_noted(w: ptr_to(Warp), lane: u32, source: u64, target: u64, site: u32) -> None:
     """Record where a byte without a value came from, for the bytes around it."""
-    s = known(w.cta.cluster)
-    unit = target >> UNIT_BITS
-    o = s.origins + (unit & (ORIGINS - 1))
+    s = known_values.known(w.cta.cluster)
+    unit = target >> known_values.UNIT_BITS
+    o = s.origins + (unit & (known_values.ORIGINS - 1))
     o.unit = unit
     o.away = source - target
     o.site = site + 1
@@ -336,26 +318,26 @@ def origin_noted(w: ptr_to(Warp), lane: u32, source: u64, target: u64, site: u32
 @native
 def one_brought(w: ptr_to(Warp), lane: u32, source: u64, target: u64, bytes: u32, site: u32) -> None:
     """Mark bytes of shared memory that a copy brings from unwritten device memory."""
-    state = cast_ptr(u8, value_state_at(w, lane, target))
+    state = cast_ptr(u8, known_values.value_state_at(w, lane, target))
     marks = null(u8)
     none = u8(0)
     if source >> SLOT_SHIFT == SLOT_SHARED:
-        marks = cast_ptr(u8, value_state_at(w, lane, source))
-        none = BROUGHT
+        marks = cast_ptr(u8, known_values.value_state_at(w, lane, source))
+        none = known_values.BROUGHT
     elif u64(of_launch(w.cta.cluster).values) != 0:
         found = stretch_of(w, source, site)
         if u64(found) != 0:
             marks = found.marks + (source - found.start)
     if u64(marks) == 0 or u64(state) == 0:
         return
-    s = known(w.cta.cluster)
+    s = known_values.known(w.cta.cluster)
     last = ~u64(0)
     for n in range(bytes):
         if marks[n] == none:
-            state[n] = BROUGHT
+            state[n] = known_values.BROUGHT
             at = target + u64(n)
-            if at >> UNIT_BITS != last:
-                last = at >> UNIT_BITS
+            if at >> known_values.UNIT_BITS != last:
+                last = at >> known_values.UNIT_BITS
                 origin_noted(w, lane, source + u64(n), at, site)
                 s.epoch = s.epoch + 1
 

@@ -188,9 +188,9 @@ def tell_undefined(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: pt
 @native
 def tell_unwritten(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, source: ptr_to(Source)) -> None:
     """Report a finding about a value loaded from device memory. words of the finding: the rule that describes the use."""
-    own = u32(rules.UNDEFINED_GLOBAL.number)
+    own = u32(rules.UNDEFINED_GLOBAL)
     if source.fresh == UNWRITTEN_PART:
-        own = rules.UNDEFINED_PART.number
+        own = rules.UNDEFINED_PART
     say(tell_undefined(w, own, site, lanes, source), u64(rule), 0, 0, 0)
 
 
@@ -210,7 +210,7 @@ def use_undefined(w: ptr_to(Warp), lanes: u32, rule: u32, memory: u32, site: u32
             return
     kind = memory & 3
     if kind != 0 and source.site != 0:
-        if rule == rules.UNDEFINED_KEPT.number and source.fresh != FRESH:
+        if rule == rules.UNDEFINED_KEPT and source.fresh != FRESH:
             find(w, rule, site, lanes, source.at, source.bytes)
             return
         if source.fresh >= UNWRITTEN:
@@ -373,7 +373,7 @@ def lanes_wrote_nothing(
             s = known(w.cta.cluster)
             s.epoch = s.epoch + 1
     if outside != 0:
-        use_undefined(w, outside, rules.UNDEFINED_STORE.number, memory, site)
+        use_undefined(w, outside, rules.UNDEFINED_STORE, memory, site)
     left = mask & ~lanes
     for lane in bits_of(left):  # of lanes that store to one address the highest wins
         place = (at[lane] | base) + u64(offset)
@@ -443,7 +443,7 @@ def out_of_variable(
         return
     lane = trailing_zeros(lanes)
     none = u32(0)
-    entry = find_against(w, rules.OUT_OF_VARIABLE.number, site, lanes, at[lane] | base, bytes, none, none, none, none)
+    entry = find_against(w, rules.OUT_OF_VARIABLE, site, lanes, at[lane] | base, bytes, none, none, none, none)
     say(entry, u64(u32(at[lane] - origin[lane])), u64(size), 0, 0)
 
 

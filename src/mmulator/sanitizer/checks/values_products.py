@@ -8,17 +8,8 @@ from mmulator.codegen.types import i32, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.native.memory.windows import of_descriptor
 from mmulator.native.state import FULL, LANES, Warp, WgmmaTable
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHARED, SLOT_SHIFT
+from mmulator.sanitizer.checks import values as marks
 from mmulator.sanitizer.checks.unwritten import note_unwritten, nothing_at
-from mmulator.sanitizer.checks.values import (
-    UNWRITTEN,
-    WORD,
-    Sound,
-    has_value_state,
-    known,
-    note_undefined,
-    nothing_written_at,
-    value_state_at,
-)
 from mmulator.sanitizer.found import of_launch
 from mmulator.twin.doors import Door
 from mmulator.twin.moves import WmmaTable
@@ -67,13 +58,13 @@ WORDS = u32.vec(UNIT // 4)
 def state_of_unit(w: ptr_to(Warp), at: u64, site: u32) -> ptr:
     """The state of 16 bytes of an operand; undefined ones are recorded as loaded."""
     place = of_descriptor(w, at)
-    if not has_value_state(w, place, UNIT):
+    if not marks.has_value_state(w, place, UNIT):
         return null(u8)
-    state = value_state_at(w, 0, place)
-    if any_lane((load(WORDS, state, 0, 1) & WORD) == 0) != 0:
-        s = known(w.cta.cluster)
+    state = marks.value_state_at(w, 0, place)
+    if any_lane((load(WORDS, state, 0, 1) & marks.WORD) == 0) != 0:
+        s = marks.known(w.cta.cluster)
         s.met = 1
-        note_undefined(w, 0, place, UNIT, state, site)
+        marks.note_undefined(w, 0, place, UNIT, state, site)
     return state
 
 
@@ -83,7 +74,7 @@ states_of = operand_function(Door("values", Warp, state_of_unit))
 @native
 def word_without(states: ptr, n: i64) -> u32:
     """1 if the 4 bytes of word n are undefined."""
-    return u32((load(u32, states, n * 4, 1) & WORD) == 0)
+    return u32((load(u32, states, n * 4, 1) & marks.WORD) == 0)
 
 
 @native
@@ -108,9 +99,9 @@ def operand_without(
     begin, end: the rows.
     out: a bit for each row.
     """
-    s = known(w.cta.cluster)
+    s = marks.known(w.cta.cluster)
     shape = (u64(lines) << 32) | (u64(line_bytes) << 16) | (u64(w.cta.rank) << 1) | u64(mn_major)
-    sound = cast_ptr(Sound, s.sound) + (((desc ^ (shape >> 12)) * _SPREAD) >> 56)
+    sound = cast_ptr(marks.Sound, s.sound) + (((desc ^ (shape >> 12)) * _SPREAD) >> 56)
     if sound.epoch == s.epoch and sound.desc == desc and sound.shape == shape:
         return
     s.met = 0
@@ -228,12 +219,12 @@ def tile_values(
         if device:
             if nothing_at(w, address, size, site):
                 has = 0
-                note_unwritten(w, (i // held) & 31, address, size, u32(UNWRITTEN), site)
-        elif has_value_state(w, address, size):
-            state = value_state_at(w, 0, address)
-            if nothing_written_at(state, size):
+                note_unwritten(w, (i // held) & 31, address, size, u32(marks.UNWRITTEN), site)
+        elif marks.has_value_state(w, address, size):
+            state = marks.value_state_at(w, 0, address)
+            if marks.nothing_written_at(state, size):
                 has = 0
-                note_undefined(w, (i // held) & 31, address, size, state, site)
+                marks.note_undefined(w, (i // held) & 31, address, size, state, site)
         r = i // (held * LANES)
         out[r] = out[r] | (has << ((i // held) & 31))
 

@@ -158,9 +158,7 @@ def note_seen(w: ptr_to(Warp), lanes: u32, at: u64, write: ptr_to(StrongWrite)) 
 
 
 @native
-def has_seen(
-    w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, cluster: u32, warp: u32, clock: u32, site: u32
-) -> boolean:
+def has_seen(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, cluster: u32, warp: u32, clock: u32, site: u32) -> boolean:
     """Whether a strong write to some of these bytes was observed by a load that happens before a lane's next action (PTX ISA 9.1,
     Causality Order, observation). The write is named as in StrongWrite.
     """

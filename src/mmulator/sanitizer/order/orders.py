@@ -255,9 +255,7 @@ def order_made(w: ptr_to(Warp), lane: u32, barrier: u64, count: u64, site: u32) 
 
 
 @native
-def order_mbarrier_arrived(
-    w: ptr_to(Warp), mask: u32, barrier: u64, arrivals: u64, expected: u64, came: u64, site: u32
-) -> None:
+def order_mbarrier_arrived(w: ptr_to(Warp), mask: u32, barrier: u64, arrivals: u64, expected: u64, came: u64, site: u32) -> None:
     o = orders_of(w.cta.cluster)
     k = knower_of(o, w)
     if arrivals != 0 or came != 0:  # complete_tx: a relaxed operation, as an arrival may be

@@ -28,8 +28,6 @@ from mmulator.sanitizer.shadow.judgement import OTHER_FIRST, Decisions
 from mmulator.sanitizer.shadow.records import LANE_MASK, PER_LANE, PROXY_FROM, AccessKind, Record, kind_of
 
 ATOMIC, WRITE = int(Access.ATOMIC), int(Access.WRITE)
-_READ_EARLY = rules.READ_BEFORE_WAIT.number
-_WGMMA_READS, _MMA_READS = rules.OPERAND_OVERWRITTEN.number, tensor_memory.OPERAND_OVERWRITTEN.number
 
 # A generic access and an asynchronous one, whichever of them came first in this run. async_writes, writes: the asynchronous one
 # does, the generic one does. shared: in shared memory of this cluster. after: the generic one comes after the issue. follows: the
@@ -87,8 +85,8 @@ def multiplies(kind: Any) -> Any:
 @native
 def of_product(decision: u32, kind: u32) -> u32:
     """A decision about a product that reads shared memory, by its AccessKind."""
-    if kind == int(AccessKind.MMA) and (decision & (OTHER_FIRST - 1)) == _WGMMA_READS:
-        return (decision & OTHER_FIRST) | _MMA_READS
+    if kind == int(AccessKind.MMA) and (decision & (OTHER_FIRST - 1)) == u32(rules.OPERAND_OVERWRITTEN):
+        return (decision & OTHER_FIRST) | tensor_memory.OPERAND_OVERWRITTEN
     return decision
 
 
@@ -149,7 +147,7 @@ def tell_conflict(
         entry = find_against(other, rule, record.site, others, at, bytes, site + 1, w.cta.linear, w.index, lanes)
     else:
         entry = find_against(w, rule, site, lanes, at, bytes, record.site + 1, record.cta, record.warp, others)
-    if rule != _READ_EARLY or u64(entry) == 0:
+    if rule != u32(rules.READ_BEFORE_WAIT) or u64(entry) == 0:
         return
     name = name_of(cluster, agent)
     if entry.count == 1 and name.agent == agent + 1:

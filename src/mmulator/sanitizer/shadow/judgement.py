@@ -22,21 +22,7 @@ from mmulator.native.state import Warp
 from mmulator.rules import races as rules
 from mmulator.sanitizer.found import ROOM, Found, find_entry, of_launch
 from mmulator.sanitizer.order.clocks import knows
-from mmulator.sanitizer.shadow.records import (
-    ATOMIC,
-    DOUBTS,
-    SIZE_MASK,
-    SIZE_SHIFT,
-    STEADY,
-    STRONG,
-    WRITE,
-    AccessKind,
-    Actor,
-    Races,
-    Record,
-    kind_of,
-    races_of,
-)
+from mmulator.sanitizer.shadow import records as rec
 
 OTHER_FIRST = 1 << 16  # of a decision, above the number of the rule
 
@@ -95,34 +81,34 @@ RACES = Decisions(rules, """
     0      0     0        0      -       -        0     0     1              0       |  READ_WRITE
     0      0     0        0      -       -        0     0     0              -       |  READ_WRITE
 """)
-SIZES = SIZE_MASK << SIZE_SHIFT
+SIZES = rec.SIZE_MASK << rec.SIZE_SHIFT
 AGAIN = 63  # of the word of a finding: the write is not the first one there
 LARGEST = 16  # bytes of a write that may be of what was there
 
 
 @native
-def knows_issue(a: ptr_to(Actor), r: ptr_to(Record), lane: u32) -> u32:
+def knows_issue(a: ptr_to(rec.Actor), r: ptr_to(rec.Record), lane: u32) -> u32:
     """1 if the issue of a cp.async happens before the actor's access."""
     warp = u32((u64(a.w) - u64(a.cluster.warps)) // Warp.size) - a.w.index + r.warp
     return knows(a.w, a.lane, warp * 32 + lane, r.since)
 
 
 @native
-def is_replicated_read(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, wrote: u32) -> boolean:
+def is_replicated_read(a: ptr_to(rec.Actor), r: ptr_to(rec.Record), lane: u32, wrote: u32) -> boolean:
     """Whether a read and a write of one block are of copies of one instruction, which a compiler makes. wrote: the record's is
     the write."""
     operands = a.races.launch.operands
     if (operands[a.site] & operands[r.site] & 1) == 0:
         return False
-    if (wrote == 0 and a.read_site == r.site + 1) or (wrote != 0 and r.since == a.site + 1 and kind_of(r.flags) == 0):
+    if (wrote == 0 and a.read_site == r.site + 1) or (wrote != 0 and r.since == a.site + 1 and rec.kind_of(r.flags) == 0):
         return True
     return operands[a.site] == operands[r.site] or (lane == a.lane and r.warp != a.w.index)
 
 
 @native
-def rule_of(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, wrote: u32) -> u32:
+def rule_of(a: ptr_to(rec.Actor), r: ptr_to(rec.Record), lane: u32, wrote: u32) -> u32:
     """The number of the rule, which is the same whichever of the two came first. wrote: the record's access is a write."""
-    writes = (a.flags & WRITE) != 0
+    writes = (a.flags & rec.WRITE) != 0
     apart = r.cta != a.w.cta.linear
     foreign = a.store.foreign != 0
     half = boolean(False)
@@ -132,12 +118,12 @@ def rule_of(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, wrote: u32) -> u32:
         strong_read = a.flags & ~r.flags
         if wrote == 0:
             strong_read = r.flags & ~a.flags
-        half = (strong_read & STRONG) != 0
+        half = (strong_read & rec.STRONG) != 0
         if not apart:
             replica = is_replicated_read(a, r, lane, wrote)
-    if kind_of(r.flags) == int(AccessKind.COPY) and not apart:
+    if rec.kind_of(r.flags) == int(rec.AccessKind.COPY) and not apart:
         copy = knows_issue(a, r, lane) != 0
-    strong = (a.flags & r.flags & STRONG) != 0
+    strong = (a.flags & r.flags & rec.STRONG) != 0
     sizes = strong and ((a.flags ^ r.flags) & SIZES) != 0
     return RACES(
         sizes=sizes, half=half, replica=replica, apart=apart, strong=strong, foreign=foreign, copy=copy,
@@ -153,7 +139,7 @@ def unread_rule(w: ptr_to(Warp), rule: u32, site: u32, warp: u32, lanes: u32) ->
     rule: number of the rule if the value is read.
     site, warp, lanes: the load.
     """
-    s = races_of(w.cta.cluster)
+    s = rec.races_of(w.cta.cluster)
     number = s.launch.unread[site]
     if number == 0:
         return rule
@@ -162,18 +148,18 @@ def unread_rule(w: ptr_to(Warp), rule: u32, site: u32, warp: u32, lanes: u32) ->
         return rule
     value.raced = value.unread
     value.site = site
-    return rules.UNREAD.number
+    return rules.UNREAD
 
 
 @native
 def value_moved(w: ptr_to(Warp), lanes: u32, number: u32, how: u32) -> None:
     """Handle a read or a write of registers of a load that may stay unread. A read after a race makes its notes errors."""
-    s = races_of(w.cta.cluster)
+    s = rec.races_of(w.cta.cluster)
     value = s.loaded + (u64(w.cta.rank * w.cta.launch.warps + w.index) * u64(s.loads) + u64(number))
     if how == READ and (value.raced & lanes) != 0:
         for n in range(u32(ROOM)):
             entry = cast_ptr(Found, w.cta.cluster.log.entries) + n
-            if entry.rule == rules.UNREAD.number and entry.site == value.site:
+            if entry.rule == rules.UNREAD and entry.site == value.site:
                 entry.words[2] = 1
     value.raced = value.raced & ~lanes
     value.unread = value.unread & ~lanes
@@ -195,8 +181,8 @@ def tell_race(
     other_site, other_cta, other_warp, other_lanes: the other access.
     word: the flags of both.
     """
-    swap = (word & WRITE) == 0
-    if ((word >> 32) & WRITE) != 0 and (word & WRITE) != 0:
+    swap = (word & rec.WRITE) == 0
+    if ((word >> 32) & rec.WRITE) != 0 and (word & rec.WRITE) != 0:
         swap = other_site > site
     first = site
     second = other_site
@@ -206,7 +192,7 @@ def tell_race(
         word = ((word >> 32) & ((1 << (AGAIN - 32)) - 1)) | (word << 32) | (word & (1 << AGAIN))
     cluster = w.cta.cluster
     told = rule
-    if (rule == rules.READ_WRITE.number or rule == rules.IN_WARP.number) and ((word >> 32) & (WRITE | ATOMIC)) == 0:
+    if (rule == rules.READ_WRITE or rule == rules.IN_WARP) and ((word >> 32) & (rec.WRITE | rec.ATOMIC)) == 0:
         told = unread_rule(w, rule, first, select(swap, other_warp, w.index), select(swap, other_lanes, lanes))
     e = find_entry(cluster, told, first, second + 1)
     if u64(e) == 0:
@@ -234,7 +220,7 @@ def tell_race(
             e.other_cta = w.cta.linear
             e.other_warp = w.index
             e.other_lanes = lanes
-    if rule == rules.REPLICATED_READ.number and e.cta == w.cta.linear:  # all that read, for findings/shadows.py
+    if rule == rules.REPLICATED_READ and e.cta == w.cta.linear:  # all that read, for findings/shadows.py
         reader = select(swap, other_warp, w.index)
         readers = select(swap, other_lanes, lanes)
         if other_warp == w.index:
@@ -245,19 +231,19 @@ def tell_race(
 
 
 @native
-def conflict(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, lanes: u32, wrote: u32) -> None:
+def conflict(a: ptr_to(rec.Actor), r: ptr_to(rec.Record), lane: u32, lanes: u32, wrote: u32) -> None:
     """Report the actor's access and an older one that are unordered, one of which writes."""
     rule = rule_of(a, r, lane, wrote)
     word = (u64(a.flags) << 32) | u64(r.flags)
     if wrote == 0:
-        word = (word & ~u64(WRITE | ATOMIC)) | (u64(a.again) << AGAIN)
+        word = (word & ~u64(rec.WRITE | rec.ATOMIC)) | (u64(a.again) << AGAIN)
     s = a.races
-    if wrote != 0 and a.plain != 0 and a.bytes <= LARGEST and kind_of(r.flags) == 0:
+    if wrote != 0 and a.plain != 0 and a.bytes <= LARGEST and rec.kind_of(r.flags) == 0:
         before = stack(u64, 2)
         before[0] = 0
         before[1] = 0
         if peek(a.w, a.lane, a.at, a.bytes, cast_ptr(u8, before)) == a.bytes:
-            if s.doubt_count < DOUBTS:
+            if s.doubt_count < rec.DOUBTS:
                 d = s.doubts + s.doubt_count
                 s.doubt_count = s.doubt_count + 1
                 d.before[0] = before[0]
@@ -279,22 +265,22 @@ def conflict(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, lanes: u32, wrote: 
 
 
 @native
-def steady_broken(a: ptr_to(Actor), r: ptr_to(Record), lanes: u32, wrote: u32) -> None:
+def steady_broken(a: ptr_to(rec.Actor), r: ptr_to(rec.Record), lanes: u32, wrote: u32) -> None:
     """Report two ordered accesses, one of which reads memory that must not change while the kernel runs. wrote: whether the
     record's access is a write.
     """
-    if ((a.flags | r.flags) & STEADY) == 0:
+    if ((a.flags | r.flags) & rec.STEADY) == 0:
         return
-    rule = u32(rules.STEADY.number)
+    rule = u32(rules.STEADY)
     word = (u64(a.flags) << 32) | u64(r.flags)
     if wrote == 0:
-        rule = rules.STEADY_LATER.number
-        word = word & ~u64(WRITE | ATOMIC)
+        rule = rules.STEADY_LATER
+        word = word & ~u64(rec.WRITE | rec.ATOMIC)
     tell_race(a.w, rule, a.site, a.lanes, a.at, u32(a.bytes), r.site, r.cta, r.warp, lanes, word)
 
 
 @native
-def settle_doubts(s: ptr_to(Races)) -> None:
+def settle_doubts(s: ptr_to(rec.Races)) -> None:
     """Judge the pending writes, which have been done now."""
     now = stack(u64, 2)
     for i in range(s.doubt_count):
@@ -303,7 +289,5 @@ def settle_doubts(s: ptr_to(Races)) -> None:
         now[1] = 0
         peek(d.w, d.lane, d.at, u64(d.bytes), cast_ptr(u8, now))
         if now[0] != d.before[0] or now[1] != d.before[1]:
-            tell_race(
-                d.w, d.rule, d.site, d.lanes, d.at, d.bytes, d.other_site, d.other_cta, d.other_warp, d.other_lanes, d.word
-            )
+            tell_race(d.w, d.rule, d.site, d.lanes, d.at, d.bytes, d.other_site, d.other_cta, d.other_warp, d.other_lanes, d.word)
     s.doubt_count = 0

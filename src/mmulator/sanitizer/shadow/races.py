@@ -33,31 +33,9 @@ from mmulator.program.addresses import RANK_SHIFT
 from mmulator.rules.races import LANES_DIFFER, MATRIX_ROWS
 from mmulator.sanitizer.found import find, say
 from mmulator.sanitizer.order.clocks import agent_of, copies_agent_of, now
+from mmulator.sanitizer.shadow import records as rec
 from mmulator.sanitizer.shadow.at_once import LONGEST, all_at_once, learn_pattern, pattern_of
 from mmulator.sanitizer.shadow.judgement import settle_doubts, value_moved
-from mmulator.sanitizer.shadow.records import (
-    ATOMIC,
-    BEYOND,
-    KIND_SHIFT,
-    LANE_BITS,
-    PER_LANE,
-    READ,
-    SCOPE_MASK,
-    SCOPE_SHIFT,
-    SIZE_MASK,
-    SIZE_SHIFT,
-    STRONG,
-    WRITE,
-    AccessKind,
-    Actor,
-    Pattern,
-    Races,
-    Store,
-    begin_races,
-    enough,
-    races_of,
-    record_of,
-)
 from mmulator.sanitizer.shadow.shadow import area_of, is_quiet, is_watched, touch
 
 U32, U64 = u32.vec(32), u64.vec(32)
@@ -67,7 +45,7 @@ MADE = by(Access.WRITE, Proxy.MBARRIER)  # an mbarrier is made or ended: a gener
 
 @native
 def thread_acts(
-    w: ptr_to(Warp), s: ptr_to(Races), mask: u32, at: u64, global_: u32, access: u32, site: u32, a: ptr_to(Actor)
+    w: ptr_to(Warp), s: ptr_to(rec.Races), mask: u32, at: u64, global_: u32, access: u32, site: u32, a: ptr_to(rec.Actor)
 ) -> u32:
     """Prepare an actor for an access of a warp's lanes, or of their cp.async. Returns the clock of the issue for cp.async,
     otherwise 0.
@@ -83,7 +61,7 @@ def thread_acts(
     a.w = w
     a.cluster = cluster
     a.races = s
-    a.store = cast_ptr(Store, s) + global_
+    a.store = cast_ptr(rec.Store, s) + global_
     a.site = site
     a.asynchronous = 0
     a.agent = agent_of(w, 0)
@@ -91,41 +69,41 @@ def thread_acts(
     a.mask = mask
     a.read_site = 0
     a.fine = 0
-    flags = (access & (READ | WRITE | ATOMIC)) | PER_LANE
-    a.plain = u32((access & (WRITE | ATOMIC | LATER)) == WRITE)
+    flags = (access & (rec.READ | rec.WRITE | rec.ATOMIC)) | rec.PER_LANE
+    a.plain = u32((access & (rec.WRITE | rec.ATOMIC | LATER)) == rec.WRITE)
     if (s.order & Order.STRONG) != 0:
-        flags = flags | STRONG | (((s.order >> ORDER_SCOPE) & SCOPE_MASK) << SCOPE_SHIFT)
-        flags = flags | (((s.order >> ORDER_SIZE) & SIZE_MASK) << SIZE_SHIFT)
+        flags = flags | rec.STRONG | (((s.order >> ORDER_SCOPE) & rec.SCOPE_MASK) << rec.SCOPE_SHIFT)
+        flags = flags | (((s.order >> ORDER_SIZE) & rec.SIZE_MASK) << rec.SIZE_SHIFT)
     since = u32(0)
     if (access & LATER) != 0:
-        flags = flags | (int(AccessKind.COPY) << KIND_SHIFT)
+        flags = flags | (int(rec.AccessKind.COPY) << rec.KIND_SHIFT)
         since = a.clock
         a.agent = copies_agent_of(w, 0)
         a.clock = u32((cast_ptr(Queue, w.queues) + COPIES.queue).issued) + 1
     if global_ == 0:
-        enough(s, w)
+        rec.enough(s, w)
         if u32((at >> RANK_SHIFT) & 0xFF) != w.cta.rank:
-            flags = flags | BEYOND
+            flags = flags | rec.BEYOND
     else:
-        flags = flags | s.launch.steady[site] | BEYOND
+        flags = flags | s.launch.steady[site] | rec.BEYOND
     a.flags = flags
     return since
 
 
 @native
-def as_lanes(a: ptr_to(Actor), lane: u32, lanes: u32, since: u32) -> None:
+def as_lanes(a: ptr_to(rec.Actor), lane: u32, lanes: u32, since: u32) -> None:
     """Set the actor to lanes that access the same bytes; `lane` is the first of them."""
     a.lane = lane
     a.lanes = lanes
     a.shape = lanes >> lane
-    a.record = record_of(a, a.shape, since)
-    a.entry = (a.record << LANE_BITS) | lane
+    a.record = rec.record_of(a, a.shape, since)
+    a.entry = (a.record << rec.LANE_BITS) | lane
     if a.record == 0:
         a.entry = 0
 
 
 @native
-def each_place(a: ptr_to(Actor), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, since: u32) -> None:
+def each_place(a: ptr_to(rec.Actor), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, since: u32) -> None:
     """Check and record the places of lanes, one after another."""
     places = load(U64, at)
     left = mask
@@ -138,7 +116,7 @@ def each_place(a: ptr_to(Actor), mask: u32, at: ptr_to(u64), base: u64, bytes: u
 
 
 @native
-def atomics_at_once(a: ptr_to(Actor), p: ptr_to(Pattern), at: ptr_to(u64), base: u64, bytes: u32, since: u32) -> boolean:
+def atomics_at_once(a: ptr_to(rec.Actor), p: ptr_to(rec.Pattern), at: ptr_to(u64), base: u64, bytes: u32, since: u32) -> boolean:
     """Whether an atomic operation at places that different numbers of lanes share could be checked and recorded at once."""
     entries = stack(u32, 32)
     records = U32(u32(0))
@@ -152,7 +130,7 @@ def atomics_at_once(a: ptr_to(Actor), p: ptr_to(Pattern), at: ptr_to(u64), base:
         if a.record == 0:
             return False
         records = select(bits_mask(alike), U32(a.record), records)
-    store(iota(U32) | (records << LANE_BITS), entries)
+    store(iota(U32) | (records << rec.LANE_BITS), entries)
     a.shape = 0
     return all_at_once(a, p, p.leaders, entries, at, base, bytes)
 
@@ -169,7 +147,7 @@ def shared_by(leaders: u32, shape: u32) -> u32:
 
 @native
 def race_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
-    s = races_of(w.cta.cluster)
+    s = rec.races_of(w.cta.cluster)
     if s.doubt_count != 0:
         settle_doubts(s)
     if mask == 0 or ((access >> PROXY_SHIFT) != 0 and access != MADE):
@@ -183,9 +161,9 @@ def race_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
         area = area_of(s.launch, s, at[first] | base, site)
         if u64(area) != 0:
             if (mask_bits(((addresses | base) - area.start) >= area.size) & mask) == 0:
-                if is_quiet(area, access & (WRITE | ATOMIC)):
+                if is_quiet(area, access & (rec.WRITE | rec.ATOMIC)):
                     return
-    a = stack(Actor)
+    a = stack(rec.Actor)
     since = thread_acts(w, s, mask, at[first] | base, space - 1, access, site, a)
     if (mask_bits((addresses >> RANK_SHIFT) != (at[first] >> RANK_SHIFT)) & mask) == 0 and bytes <= LONGEST:
         far = select(bits_mask(mask), U32(addresses) - u32(at[first]), U32(u32(0)))
@@ -197,7 +175,7 @@ def race_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
             distances = stack(u32, 32)
             store(far, distances)
             learn_pattern(p, mask, distances, bytes, site)
-        if p.lanes == 0 and (access & ATOMIC) != 0:
+        if p.lanes == 0 and (access & rec.ATOMIC) != 0:
             if atomics_at_once(a, p, at, base, bytes, since):
                 return
         entries = stack(u32, 32)
@@ -209,7 +187,7 @@ def race_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
             if p.lanes == 0:
                 alike = mask_bits(load(U32, p.shapes) == shape) & left
             as_lanes(a, lane, shape << lane, since)
-            store(iota(U32) | (a.record << LANE_BITS), entries)
+            store(iota(U32) | (a.record << rec.LANE_BITS), entries)
             if a.record == 0 or not all_at_once(a, p, alike, entries, at, base, bytes):
                 break
             mask = mask & ~shared_by(alike, shape)
@@ -219,7 +197,7 @@ def race_lanes(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
 
 @native
 def race_lane(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site: u32) -> None:
-    s = races_of(w.cta.cluster)
+    s = rec.races_of(w.cta.cluster)
     if s.doubt_count != 0:
         settle_doubts(s)
     if (access >> PROXY_SHIFT) != 0 and access != MADE:
@@ -227,7 +205,7 @@ def race_lane(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
     space = is_watched(at)
     if space == 0:
         return
-    a = stack(Actor)
+    a = stack(rec.Actor)
     one = u32(1)
     as_lanes(a, lane, one << lane, thread_acts(w, s, one << lane, at, space - 1, access, site, a))
     touch(a, at, u64(bytes))
@@ -236,7 +214,7 @@ def race_lane(w: ptr_to(Warp), lane: u32, at: u64, bytes: u32, access: u32, site
 @native
 def race_ordered(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: u32, done: u32, site: u32) -> None:
     """Set whether the following accesses are strong or weak."""
-    s = races_of(w.cta.cluster)
+    s = rec.races_of(w.cta.cluster)
     s.order = order
     if done != 0:
         s.order = 0
@@ -244,40 +222,39 @@ def race_ordered(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
 
 @native
 def race_completed(w: ptr_to(Warp), mask: u32, access: u32) -> None:
-    s = races_of(w.cta.cluster)
+    s = rec.races_of(w.cta.cluster)
     if s.doubt_count != 0:
         settle_doubts(s)
 
 
 @native
 def race_met(w: ptr_to(Warp), mask: u32, site: u32) -> None:
-    s = races_of(w.cta.cluster)
+    s = rec.races_of(w.cta.cluster)
     if s.doubt_count != 0:
         settle_doubts(s)
 
 
 @native
 def race_arrived(w: ptr_to(Warp), mask: u32, id: u32, op: u32, site: u32) -> None:
-    s = races_of(w.cta.cluster)
+    s = rec.races_of(w.cta.cluster)
     if s.doubt_count != 0:
         settle_doubts(s)
 
 
 HOOKS: Mapping[str, Native] = {
     "accessed": race_lanes, "accessed_one": race_lane, "ordered": race_ordered, "completed": race_completed,
-    "lanes_exit": race_met, "warp_met": race_met, "barrier_arrived": race_arrived, "cluster_begins": begin_races,
+    "lanes_exit": race_met, "warp_met": race_met, "barrier_arrived": race_arrived, "cluster_begins": rec.begin_races,
     "value_moves": value_moved,
 }  # fmt: skip
 
 
 # lanes of one store ---------------------------------------------------------------------------------------------------
-_DIFFER, _ROWS = LANES_DIFFER.number, MATRIX_ROWS.number
 
 
 @native(inline=True)
 def are_apart(w: ptr_to(Warp), mask: u32, bytes: u32, site: u32) -> boolean:
     """Whether lanes are known to have an address of their own each."""
-    s = races_of(w.cta.cluster)
+    s = rec.races_of(w.cta.cluster)
     if u64(s) == 0:
         return False
     p = pattern_of(s, w, site)
@@ -290,7 +267,7 @@ def judge_lanes(
 ) -> None:
     if are_apart(w, mask, bytes, site):
         return
-    s = races_of(w.cta.cluster)
+    s = rec.races_of(w.cta.cluster)
     if w.cta.fault != 0 or mask == 0 or is_watched(at[trailing_zeros(mask)] | base) == 0:
         return
     alike = u32(0)
@@ -307,7 +284,7 @@ def judge_lanes(
             for n in range(bytes):
                 differ = differ | u32(image[lane * bytes + n] ^ image[other * bytes + n])
             if differ != 0 and ((lane ^ other) & ~alike) != 0:
-                entry = find(w, select(rows != 0, _ROWS, u32(_DIFFER)), site, same, at[lane] | base, bytes)
+                entry = find(w, select(rows != 0, MATRIX_ROWS, u32(LANES_DIFFER)), site, same, at[lane] | base, bytes)
                 say(entry, u64(lane) | (u64(other) << 32), 0, 0, 0)
                 return
 

@@ -110,7 +110,7 @@ LaunchRaces = Struct("LaunchRaces", [
     ("steady", ptr_to(u32)), ("sums", ptr_to(u32)), ("unread", ptr_to(u32)),
 ])  # fmt: skip
 
-# What a load of a warp has read (program/unread.py). unread, raced: lanes of which no instruction has read it since; those of
+# What a load of a warp has read (program/undefined.py). unread, raced: lanes of which no instruction has read it since; those of
 # them for which another thread may have written it. site: the load's.
 Loaded = Struct("LoadedValue", [("unread", u32), ("raced", u32), ("site", u32)])
 DOUBTS = 64

@@ -31,21 +31,8 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.native.state import Warp
 from mmulator.program.addresses import FIRST_GLOBAL_SLOT, RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.sanitizer.shadow import records as rec
 from mmulator.sanitizer.shadow.before import behind, check_access, check_readers, read_by_itself, was_read, with_reader
-from mmulator.sanitizer.shadow.records import (
-    KIND_SHIFT,
-    LANE_BITS,
-    WRITE,
-    Actor,
-    Area,
-    LaunchRaces,
-    Races,
-    Store,
-    enough,
-    kind_of,
-    races_of,
-    record_of,
-)
 
 SHEET_BITS = 11
 SHEET = 1 << SHEET_BITS
@@ -66,9 +53,9 @@ def cells_of(number: Any, granule: Any) -> Any:
 
 # cells ----------------------------------------------------------------------------------------------------------------
 @native(inline=True)
-def visit(a: ptr_to(Actor), cells: ptr_to(u64), count: u32) -> None:
+def visit(a: ptr_to(rec.Actor), cells: ptr_to(u64), count: u32) -> None:
     """Check and record the actor's access to the bytes of these cells."""
-    writes = a.flags & WRITE
+    writes = a.flags & rec.WRITE
     before = u64(0)
     after = u64(0)
     for i in range(count):
@@ -78,7 +65,7 @@ def visit(a: ptr_to(Actor), cells: ptr_to(u64), count: u32) -> None:
             continue
         last = u32(cell)
         readers = u32(cell >> 32)
-        number = last >> LANE_BITS
+        number = last >> rec.LANE_BITS
         if number != 0 and number != a.fine:
             a.reread = was_read(a.store, readers)
             check_access(a, last, 1)
@@ -92,8 +79,8 @@ def visit(a: ptr_to(Actor), cells: ptr_to(u64), count: u32) -> None:
                 if a.store.foreign != 0 and a.plain != 0:
                     a.read_site = read_by_itself(a, readers)
                     if a.read_site != 0 and a.entry != 0:
-                        number = record_of(a, a.shape, a.read_site)
-                        new = u64((number << LANE_BITS) | a.lane)
+                        number = rec.record_of(a, a.shape, a.read_site)
+                        new = u64((number << rec.LANE_BITS) | a.lane)
                 check_readers(a, readers)
             new = new | (u64(behind(a, last, readers)) << 32)
         elif a.entry != 0 and readers != a.entry:
@@ -144,7 +131,7 @@ def granule_of(cells: ptr_to(u64), sheets: ptr_to(u32), number: u64, place: u32,
 
 
 @native(inline=True)
-def touch_piece(a: ptr_to(Actor), cells: ptr_to(u64), sheets: ptr_to(u32), number: u64, place: u32, bytes: u32) -> None:
+def touch_piece(a: ptr_to(rec.Actor), cells: ptr_to(u64), sheets: ptr_to(u32), number: u64, place: u32, bytes: u32) -> None:
     """Check and record an access to bytes of one sheet, from a place in it on."""
     granule = sheets[number] - 1
     keep_order("acquire")
@@ -154,7 +141,7 @@ def touch_piece(a: ptr_to(Actor), cells: ptr_to(u64), sheets: ptr_to(u32), numbe
 
 
 @native
-def area_of(launch: ptr_to(LaunchRaces), s: ptr_to(Races), at: u64, site: u32) -> ptr_to(Area):
+def area_of(launch: ptr_to(rec.LaunchRaces), s: ptr_to(rec.Races), at: u64, site: u32) -> ptr_to(rec.Area):
     """The shadow of global memory at an address; null if it has none."""
     slot = at >> SLOT_SHIFT
     found = launch.areas
@@ -175,12 +162,12 @@ def area_of(launch: ptr_to(LaunchRaces), s: ptr_to(Races), at: u64, site: u32) -
     else:
         found = launch.areas + slot
     if at - found.start >= found.size or u64(found.cells) == 0:
-        return cast_ptr(Area, null(u8))
+        return cast_ptr(rec.Area, null(u8))
     return found
 
 
 @native(inline=True)
-def is_quiet(area: ptr_to(Area), writes: u32) -> boolean:
+def is_quiet(area: ptr_to(rec.Area), writes: u32) -> boolean:
     """Whether an access to an area is not recorded."""
     if u64(area) == 0:
         return True
@@ -190,7 +177,7 @@ def is_quiet(area: ptr_to(Area), writes: u32) -> boolean:
 
 
 @native
-def touch(a: ptr_to(Actor), at: u64, bytes: u64) -> None:
+def touch(a: ptr_to(rec.Actor), at: u64, bytes: u64) -> None:
     """Check and record the actor's access to bytes from a generic address on; number and address are arbitrary."""
     s = a.races
     slot = at >> SLOT_SHIFT
@@ -206,7 +193,7 @@ def touch(a: ptr_to(Actor), at: u64, bytes: u64) -> None:
         place = (at & _WITHIN) - SHARED_BASE + u64(rank * s.stride) * SHEET
     else:
         area = area_of(s.launch, s, at, a.site)
-        if is_quiet(area, a.flags & WRITE):
+        if is_quiet(area, a.flags & rec.WRITE):
             return
         cells = area.cells
         sheets = area.sheets
@@ -225,7 +212,7 @@ def touch(a: ptr_to(Actor), at: u64, bytes: u64) -> None:
 @native
 def put_by(w: ptr_to(Warp), place: u32) -> u32:
     """1 + the AccessKind of the last write to an address of the CTA's shared window; 0 if it is unknown."""
-    s = races_of(w.cta.cluster)
+    s = rec.races_of(w.cta.cluster)
     if u64(s) == 0 or place < SHARED_BASE:
         return 0
     at = u64(place - SHARED_BASE)
@@ -237,10 +224,10 @@ def put_by(w: ptr_to(Warp), place: u32) -> u32:
     if mode == 0:
         return 0
     cell = (s.cells + cells_of(number, mode - 1))[(u32(at) & (SHEET - 1)) >> (mode - 1)]
-    record = u32(cell) >> LANE_BITS
+    record = u32(cell) >> rec.LANE_BITS
     if record == 0:
         return 0
-    return 1 + u32(kind_of((cast_ptr(Store, s).records + record).flags))
+    return 1 + u32(rec.kind_of((cast_ptr(rec.Store, s).records + record).flags))
 
 
 # actors ---------------------------------------------------------------------------------------------------------------
@@ -258,7 +245,7 @@ def is_watched(at: u64) -> u32:
 @native
 def act_async(
     w: ptr_to(Warp), lane: u32, lanes: u32, site: u32, access: u32, kind: u32, agent: u32, clock: u32, global_: u32,
-    out: ptr_to(Actor),
+    out: ptr_to(rec.Actor),
 ) -> None:
     """Prepare an actor for an asynchronous operation that lanes issue now and that may access memory from now on.
 
@@ -272,15 +259,15 @@ def act_async(
     out: the actor.
     """
     cluster = w.cta.cluster
-    s = races_of(cluster)
+    s = rec.races_of(cluster)
     out.w = w
     out.cluster = cluster
     out.races = s
-    out.store = cast_ptr(Store, s) + global_
+    out.store = cast_ptr(rec.Store, s) + global_
     out.lane = lane
     out.lanes = 1
     out.site = site
-    out.flags = access | (kind << KIND_SHIFT)
+    out.flags = access | (kind << rec.KIND_SHIFT)
     out.agent = agent
     out.clock = clock
     out.asynchronous = 1
@@ -288,7 +275,7 @@ def act_async(
     out.met = null(u8)
     out.plain = 0
     if global_ == 0:
-        enough(s, w)
+        rec.enough(s, w)
     out.mask = 1
     out.shape = 1
     out.seen = 0
@@ -299,9 +286,9 @@ def act_async(
     out.alike = 0
     out.unlike = 0
     since = u32(0)
-    if (access & WRITE) != 0:
-        since = (u32(cluster.newest + 1) << LANE_BITS) | lane
-    out.record = record_of(out, 1, since)
-    out.entry = (out.record << LANE_BITS) | lane
+    if (access & rec.WRITE) != 0:
+        since = (u32(cluster.newest + 1) << rec.LANE_BITS) | lane
+    out.record = rec.record_of(out, 1, since)
+    out.entry = (out.record << rec.LANE_BITS) | lane
     if out.record == 0:
         out.entry = 0
