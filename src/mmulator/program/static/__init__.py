@@ -10,8 +10,8 @@ from dataclasses import replace
 from mmulator.errors import MmulatorError, OperandError, must_be
 from mmulator.findings import Finding
 from mmulator.isa.effects import Algebra, Ends, MemoryEffect, Queue, Together
+from mmulator.layouts.instruction_descriptor import Variant
 from mmulator.layouts.sparse.metadata import selectors
-from mmulator.layouts.tensor_variants import Variant
 from mmulator.program.blocks import Program, build
 from mmulator.program.frames import liveness
 from mmulator.program.provenance import accessed_bytes, variables_of

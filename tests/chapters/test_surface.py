@@ -1,5 +1,0 @@
-"""Surfaces are not modelled: every row is refused by name."""
-
-from tests.support import rows
-
-test_rows = rows.run_or_refused("surface")
