@@ -155,8 +155,7 @@ def keys() -> list[Any]:
     from mmulator.errors import OperandError
     from mmulator.isa.matrix import matrix_forms
     from mmulator.launch.tensor_tables import key_of as key_of_tensor
-    from mmulator.layouts.instruction_descriptor import FORMATS, InstructionDescriptor
-    from mmulator.layouts.tensor_variants import BLOCKS, Variant
+    from mmulator.layouts.instruction_descriptor import BLOCKS, FORMATS, InstructionDescriptor, Variant
     from mmulator.twin.places import commutes, key_of
 
     found = {}

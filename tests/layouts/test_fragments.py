@@ -13,7 +13,7 @@ from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.layouts import SWIZZLES, Fragment, MatrixDescriptor, fragment, operand_addresses
-from mmulator.layouts.tensor_variants import KINDS, Variant
+from mmulator.layouts.instruction_descriptor import KINDS, Variant
 
 FRAGMENTS: dict[Fragment, tuple[Form, str]] = {
     fragment(form, o.name): (form, o.name)

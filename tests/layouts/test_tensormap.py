@@ -9,7 +9,7 @@ import pytest
 
 import mmulator as mm
 from mmulator.errors import OperandError
-from mmulator.layouts.tensormap import Encoded, fields, legal, modes, rules, types
+from mmulator.layouts.tensormap import Encoded, fields, modes, rules, types
 from mmulator.layouts.tensormap.fields import StoredField
 from tests.support.torch_stub import Tensor
 
@@ -259,4 +259,4 @@ def test_a_box_is_written_inside_the_tensor(lower: int, upper: int, reasons: int
     for n in range(len(found.lower)):
         low, high = [0] * len(found.lower), [0] * len(found.upper)
         low[n], high[n] = lower, upper
-        assert len(list(legal.cannot_be_written(replace(found, lower=tuple(low), upper=tuple(high))))) == reasons
+        assert len(list(rules.cannot_be_written(replace(found, lower=tuple(low), upper=tuple(high))))) == reasons

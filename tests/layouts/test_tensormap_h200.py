@@ -7,8 +7,7 @@ from collections import Counter
 import pytest
 
 from mmulator.layouts.tensormap import places
-from mmulator.layouts.tensormap.legal import begins_wrong
-from mmulator.layouts.tensormap.rules import refusals
+from mmulator.layouts.tensormap.rules import begins_wrong, refusals
 from tests.data import tensormap_vectors as vectors
 from tests.support.tensor_bytes import load, store
 

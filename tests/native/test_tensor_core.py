@@ -9,8 +9,7 @@ import pytest
 
 from mmulator.errors import ExecutionFault
 from mmulator.launch.tensor_tables import key_of
-from mmulator.layouts.instruction_descriptor import KINDS, InstructionDescriptor
-from mmulator.layouts.tensor_variants import Variant
+from mmulator.layouts.instruction_descriptor import KINDS, InstructionDescriptor, Variant
 from mmulator.numerics.profiles import DotKey
 from mmulator.twin.matrices import twin_matmul
 from tests.support.tensor_cases import codes, draw, in_bytes, make, scale_factors, stored_bits

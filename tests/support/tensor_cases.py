@@ -8,9 +8,8 @@ import numpy as np
 from mmulator.isa.types import TYPES
 from mmulator.launch.tensor_tables import key_of
 from mmulator.layouts import tensor_memory as places
-from mmulator.layouts.instruction_descriptor import KINDS, SCALED, InstructionDescriptor, known_m, known_n
+from mmulator.layouts.instruction_descriptor import KINDS, SCALED, InstructionDescriptor, Variant, known_m, known_n
 from mmulator.layouts.swizzle import SWIZZLES5
-from mmulator.layouts.tensor_variants import Variant
 from mmulator.twin.matrices import twin_matmul
 from tests.support.tensor_kernels import Product, cells, shared_image
 

@@ -17,8 +17,7 @@ from mmulator.doors.library.loaded import BLAS, RUNTIMES
 from mmulator.errors import OperandError
 from mmulator.isa.matrix import matrix_forms
 from mmulator.launch import tensor_tables
-from mmulator.layouts.instruction_descriptor import FORMATS, KINDS, SCALED
-from mmulator.layouts.tensor_variants import BLOCKS, Variant
+from mmulator.layouts.instruction_descriptor import BLOCKS, FORMATS, KINDS, SCALED, Variant
 from mmulator.numerics.profiles import dot_key
 from mmulator.twin.places import commutes, key_of
 from tests.support.places import ROOT

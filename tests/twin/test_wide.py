@@ -14,7 +14,7 @@ from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.targets import DEVICES
 from mmulator.layouts import fragment
-from mmulator.layouts.places import BY_REGISTER, operand_places
+from mmulator.layouts.operands import BY_REGISTER, operand_places
 from mmulator.numerics.profiles import dot_key, profile_for
 from mmulator.twin.fused import CORE_POINTERS, core_function
 from mmulator.twin.lines import OWN, coarse

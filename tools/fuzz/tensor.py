@@ -29,8 +29,7 @@ from mmulator.isa.targets import PTX_VERSIONS, Target
 from mmulator.isa.tcgen05 import ROWS
 from mmulator.launch.arena import EDGES as PAGES
 from mmulator.launch.arena import GUARD
-from mmulator.layouts.instruction_descriptor import encode
-from mmulator.layouts.tensor_variants import Variant
+from mmulator.layouts.instruction_descriptor import Variant, encode
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 from tests.support import row_forms, tensor_cases
 from tools.fuzz import driver

@@ -19,8 +19,7 @@ from mmulator.launch.arguments import Arguments
 from mmulator.launch.shape import LaunchShape
 from mmulator.layouts.tensormap import Encoded
 from mmulator.layouts.tensormap.fields import BYTES
-from mmulator.layouts.tensormap.legal import begins_wrong
-from mmulator.layouts.tensormap.rules import refusals
+from mmulator.layouts.tensormap.rules import begins_wrong, refusals
 from mmulator.layouts.tensormap.types import TYPES, TensorType
 from mmulator.native.asynchrony.tensor import REDUCED
 

@@ -96,8 +96,7 @@ def debugged(one: ProgramLaunch, observers: Callable[[], list[Observer]]) -> Rep
 
         return stored_type(one.launch.kernel)
 
-    names = lambda: DeviceNames(one.arrays())
-    return current(one.settings.debug).launch(one.launch, one.how, observers, names, stored)
+    return current(one.settings.debug).launch(one.launch, one.how, observers, lambda: DeviceNames(one.arrays()), stored)
 
 
 @cache

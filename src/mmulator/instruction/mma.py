@@ -3,7 +3,7 @@
 from mmulator.instruction.operands import Array, Operands, batch, check_metadata, column, integer, registers
 from mmulator.isa.form import Form
 from mmulator.layouts import scales
-from mmulator.layouts.places import BY_LANE
+from mmulator.layouts.operands import BY_LANE
 from mmulator.twin import batches
 from mmulator.twin.places import product_for, scale_step
 from mmulator.twin.registers import run

@@ -21,7 +21,7 @@ from mmulator.instruction.operands import (
 from mmulator.isa.form import Form
 from mmulator.isa.types import ElementType
 from mmulator.layouts import MatrixDescriptor, operand_addresses
-from mmulator.layouts.places import BY_LANE
+from mmulator.layouts.operands import BY_LANE
 from mmulator.twin.images import operand
 from mmulator.twin.places import product_for
 from mmulator.twin.registers import run

@@ -62,7 +62,7 @@ def _atomics(name: str) -> tuple[Row, ...]:
     if name == "atom":
         operands = (dst(sink=True), *operands)
         vectors = (dst(per="vec", sink=True), *vectors)
-    noftz = one("noftz", "noftz")
+    noftz = one("noftz")
     return (
         *(_atomic(name, one("op", *ops), type_(*types), operands=operands) for ops, types in _ATOMIC_TYPES),
         _atomic(name, one("op", "add"), noftz, type_(*_HALVES), operands=operands),

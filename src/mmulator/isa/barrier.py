@@ -1,10 +1,9 @@
 """Parallel Synchronization and Communication Instructions (PTX ISA 9.1): bar, barrier."""
 
-from typing import Any
 
 from mmulator.isa.effects import ACTS, Ends, Flow, Together
-from mmulator.isa.pieces import SYNC, dst, maybe, need, one, pred, row, src, type_
-from mmulator.isa.row import OperandSpec, Row, Slot
+from mmulator.isa.pieces import SYNC, chapter, dst, maybe, need, one, pred, src, type_
+from mmulator.isa.row import Row, Slot
 
 _CTA = maybe("cta")
 _BARRIER = src("a", "u32", lo=0, hi=15)
@@ -18,8 +17,7 @@ _ALIGNED = _WAITS.of(("aligned",))  # bar is barrier.aligned
 _MEETS = ACTS.but(together=Together.MEETING, counted_as="barrier")
 
 
-def _sync(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], **more: Any) -> Row:
-    return row(name, slots, operands, f"{SYNC}: {name}", **more)
+_sync = chapter(SYNC)
 
 
 def _barriers(name: str, *aligned: Slot, ptx: tuple[int, int], sm: int) -> tuple[Row, ...]:

@@ -15,7 +15,7 @@ _ANY_RND = maybe("rnd", "rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi")
 _FP8, _FP6, _FP4 = ("e4m3x2", "e5m2x2"), ("e2m3x2", "e3m2x2"), ("e2m1x2",)
 _X4 = ("e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4", "e2m1x4")
 _RN_RZ = one("rnd", "rn", "rz")
-_RELU, _SATFINITE, _SATFINITE_REQUIRED = maybe("relu"), maybe("satfinite"), one("satfinite", "satfinite")
+_RELU, _SATFINITE, _SATFINITE_REQUIRED = maybe("relu"), maybe("satfinite"), one("satfinite")
 _A, _AB = (src("a", "atype"),), (src("a", "atype"), src("b", "atype"))
 _SCALED = maybe("scaled", "scaled::n2::ue8m0")
 _SCALE = reg("scale-factor", "b16", types=("b16",), when="scaled")
@@ -135,10 +135,10 @@ ROWS: tuple[Row, ...] = (
          operands=(dst("b16"), *_A, _SCALE), ptx=(9, 1), sm=100, chip=True, unsupported=_S2F6),
     _cvt(one("rnd", "rn"), _SATFINITE, _RELU, _SCALED, type_("bf16x2"), one("atype", "s2f6x2"),
          operands=(_D, *_A, _SCALE), ptx=(9, 1), sm=100, chip=True, unsupported=_S2F6),
-    row("cvt.pack", (one("sat", "sat"), one("type", "u16", "s16"), one("atype", "s32")),
+    row("cvt.pack", (one("sat"), one("type", "u16", "s16"), one("atype", "s32")),
         (dst("b32"), src("a", "atype"), src("b", "atype")), f"{MOVES}: cvt.pack", (6, 5), 72,
         effects=Effects(flow=Flow.BESIDE)),
-    row("cvt.pack", (one("sat", "sat"), one("type", "u2", "s2", "u4", "s4", "u8", "s8"), one("atype", "s32"),
+    row("cvt.pack", (one("sat"), one("type", "u2", "s2", "u4", "s4", "u8", "s8"), one("atype", "s32"),
          one("ctype", "b32")),
         (dst("b32"), src("a", "atype"), src("b", "atype"), src("c", "ctype")), f"{MOVES}: cvt.pack",
         (6, 5), 72, need("u2 s2 u4 s4", (6, 5), 75), effects=Effects(flow=Flow.BESIDE)),

@@ -1,6 +1,6 @@
 """Floating-Point Instructions, Mixed Precision Floating-Point Instructions (PTX ISA 9.1)."""
 
-from mmulator.isa.effects import LANEWISE, Algebra, Effects, Ptxas
+from mmulator.isa.effects import Algebra, Effects, Ptxas
 from mmulator.isa.pieces import (
     APPROX,
     ARITHMETIC,
@@ -13,6 +13,7 @@ from mmulator.isa.pieces import (
     RND_REQUIRED,
     SAT,
     SIGNS,
+    chapter,
     dst,
     maybe,
     need,
@@ -21,24 +22,12 @@ from mmulator.isa.pieces import (
     src,
     type_,
 )
-from mmulator.isa.row import Need, OperandSpec, Requirement, Row, Slot
+from mmulator.isa.row import Requirement, Row
 
-
-def _float(
-    name: str,
-    *slots: Slot,
-    operands: tuple[OperandSpec, ...] = D_A_B,
-    ptx: tuple[int, int] = (1, 0),
-    sm: int = 0,
-    needs: tuple[Need, ...] = (),
-    effects: Effects = LANEWISE,
-) -> Row:
-    return row(name, slots, operands, f"Floating-Point Instructions: {name}", ptx, sm, needs, effects=effects)
-
-
+_float = chapter("Floating-Point Instructions", operands=D_A_B)
 _F32, _F64 = type_("f32"), type_("f64")
 _NAN = maybe("NaN")
-_XORSIGN, _ABS = one("xorsign", "xorsign"), one("abs", "abs")
+_XORSIGN, _ABS = one("xorsign"), one("abs")
 _EXTREMA_NEEDS = (*need("NaN", (7, 0), 80), *need("xorsign", (7, 2), 86))
 _THIRD = src("c", optional=True, since=Requirement((8, 8), 100))
 _MIXED = (dst("f32"), src("a", "atype"), src("c", "f32"))
@@ -47,11 +36,8 @@ _MIXED = (dst("f32"), src("a", "atype"), src("c", "f32"))
 def _arithmetic(name: str, effects: Effects) -> tuple[Row, ...]:
     """Rows of add, sub and mul. Instructions of mixed types are never fused."""
     mixed = (
-        _float(
-            name, RND, SAT, _F32, one("atype", "f16", "bf16"),
-            operands=_MIXED, ptx=(8, 6), sm=100,
-        ),
-    )  # fmt: skip
+        _float(name, RND, SAT, _F32, one("atype", "f16", "bf16"), operands=_MIXED, ptx=(8, 6), sm=100),
+    )
     return (
         _float(name, RND, FTZ, SAT, _F32, needs=need("rm rp", (1, 0), 20), effects=effects),
         _float(name, RND, _F64, effects=effects),
@@ -96,7 +82,7 @@ ROWS: tuple[Row, ...] = (
     _float("mad", RND_REQUIRED, FTZ, SAT, _F32, operands=D_A_B_C),
     _float("mad", RND_REQUIRED, _F64, operands=D_A_B_C),
     _float("div", APPROX, FTZ, _F32, effects=_unit(Algebra.QUOTIENT)),
-    row("div", (one("full", "full"), FTZ, _F32), D_A_B, "Floating-Point Instructions: div", leading="full",
+    row("div", (one("full"), FTZ, _F32), D_A_B, "Floating-Point Instructions: div", leading="full",
         effects=_unit(Algebra.QUOTIENT)),
     _float("div", RND_REQUIRED, FTZ, _F32, ptx=(1, 4), sm=20, effects=_rounded(Algebra.QUOTIENT)),
     _float("div", RND_REQUIRED, _F64, ptx=(1, 4), sm=13, effects=_rounded(Algebra.QUOTIENT)),
@@ -119,7 +105,7 @@ ROWS: tuple[Row, ...] = (
             _float(name, RND_REQUIRED, _F64, operands=D_A, sm=13, effects=_rounded(algebra)),
         )
     ),
-    _float("rcp", APPROX, one("ftz", "ftz"), _F64, operands=D_A, ptx=(2, 1), sm=20, effects=_unit(Algebra.RECIPROCAL)),
+    _float("rcp", APPROX, one("ftz"), _F64, operands=D_A, ptx=(2, 1), sm=20, effects=_unit(Algebra.RECIPROCAL)),
     _approximate("rsqrt"),
     _float("rsqrt", APPROX, FTZ, _F64, operands=D_A,
            effects=_unit(Algebra.FUNCTION).but(ptxas=Ptxas.EXPANDED).where("ftz", ptxas=Ptxas.SELECTED)),

@@ -1,6 +1,6 @@
 """Half Precision Floating-Point Instructions (PTX ISA 9.1)."""
 
-from mmulator.isa.effects import LANEWISE, Algebra, Effects
+from mmulator.isa.effects import Algebra, Effects
 from mmulator.isa.pieces import (
     APPROX,
     ARITHMETIC,
@@ -16,31 +16,21 @@ from mmulator.isa.pieces import (
     RN_REQUIRED,
     SAT,
     SIGNS,
+    chapter,
     maybe,
     need,
     one,
-    row,
     type_,
 )
-from mmulator.isa.row import Need, OperandSpec, Row, Slot
+from mmulator.isa.row import Row
 
-
-def _half(
-    name: str,
-    *slots: Slot,
-    operands: tuple[OperandSpec, ...] = D_A_B,
-    ptx: tuple[int, int] = (4, 2),
-    sm: int = 53,
-    needs: tuple[Need, ...] = BF16_NEEDS,
-    effects: Effects = LANEWISE,
-) -> Row:
-    return row(name, slots, operands, f"Half Precision Floating-Point Instructions: {name}", ptx, sm, needs, effects=effects)
-
-
+_half = chapter(
+    "Half Precision Floating-Point Instructions", operands=D_A_B, ptx=(4, 2), sm=53, needs=BF16_NEEDS,
+)  # fmt: skip
 _F16, _BF16 = type_(*F16), type_(*BF16)
 _NAN = maybe("NaN")
 _RELU = maybe("relu")
-_XORSIGN, _ABS = one("xorsign", "xorsign"), one("abs", "abs")
+_XORSIGN, _ABS = one("xorsign"), one("abs")
 _UNIT = Effects(approximate=True)
 _EXTREMA_NEEDS = (*need("NaN", (7, 0), 80), *need("xorsign", (7, 2), 86))
 
@@ -61,9 +51,9 @@ ROWS: tuple[Row, ...] = (
         for each in (_half(name, RN, FTZ, SAT, _F16, effects=effects), _half(name, RN, _BF16, effects=effects))
     ),
     _half("fma", RN_REQUIRED, FTZ, SAT, _F16, operands=D_A_B_C, effects=FUSED),
-    _half("fma", RN_REQUIRED, FTZ, one("relu", "relu"), _F16, operands=D_A_B_C, effects=FUSED, ptx=(7, 0), sm=80),
+    _half("fma", RN_REQUIRED, FTZ, one("relu"), _F16, operands=D_A_B_C, effects=FUSED, ptx=(7, 0), sm=80),
     _half("fma", RN_REQUIRED, _RELU, _BF16, operands=D_A_B_C, effects=FUSED, ptx=(7, 0), sm=80, needs=()),
-    _half("fma", RN_REQUIRED, one("oob", "oob"), _RELU, type_(*F16, *BF16), operands=D_A_B_C, effects=FUSED, ptx=(8, 1), sm=90),
+    _half("fma", RN_REQUIRED, one("oob"), _RELU, type_(*F16, *BF16), operands=D_A_B_C, effects=FUSED, ptx=(8, 1), sm=90),
     *(
         each
         for (name, effects), ptx in zip(SIGNS, ((6, 5), (6, 0)))
@@ -75,7 +65,7 @@ ROWS: tuple[Row, ...] = (
     *_extremum("min"),
     *_extremum("max"),
     _half("ex2", APPROX, _F16, operands=D_A, ptx=(7, 0), sm=75, effects=_UNIT.but(algebra=Algebra.EXPONENTIAL)),
-    _half("ex2", APPROX, one("ftz", "ftz"), _BF16, operands=D_A, ptx=(7, 8), sm=90,
+    _half("ex2", APPROX, one("ftz"), _BF16, operands=D_A, ptx=(7, 8), sm=90,
           effects=_UNIT.but(algebra=Algebra.EXPONENTIAL)),
     _half("tanh", APPROX, type_(*F16, *BF16), operands=D_A, ptx=(7, 0), sm=75, effects=_UNIT),
 )

@@ -14,15 +14,15 @@ from mmulator.isa.pieces import (
     S16_64,
     SAT,
     SIGNS,
+    chapter,
     dst,
     maybe,
     need,
     one,
-    row,
     src,
     type_,
 )
-from mmulator.isa.row import OperandSpec, Row, Slot
+from mmulator.isa.row import Row, Slot
 
 _HALVES = one("mode", "hi", "lo")
 _NARROW = ("u16", "u32", "s16", "s32")
@@ -33,16 +33,14 @@ _WIDE = (dst("wide:type"), src("a"), src("b"))
 _WIDE_C = (dst("wide:type"), src("a"), src("b"), src("c", "wide:type"))
 
 
-def _integer(
-    name: str,
-    *slots: Slot,
-    operands: tuple[OperandSpec, ...],
-    ptx: tuple[int, int] = (1, 0),
-    sm: int = 0,
-    **more: Any,
-) -> Row:
-    section = f"Integer Arithmetic Instructions: {name}"
-    return row(name, slots, operands, section, ptx, sm, leading=_leading(slots), **more)
+_arithmetic = chapter("Integer Arithmetic Instructions")
+_extended_precision = chapter(
+    "Extended-Precision Integer Arithmetic Instructions", ptx=(1, 2), needs=need("u64 s64", (4, 3), 20), free=True,
+)  # fmt: skip
+
+
+def _integer(name: str, *slots: Slot, **more: Any) -> Row:
+    return _arithmetic(name, *slots, leading=_leading(slots), **more)
 
 
 def _leading(slots: tuple[Slot, ...]) -> str:
@@ -50,12 +48,8 @@ def _leading(slots: tuple[Slot, ...]) -> str:
     return "mode" if slots[0].name == "mode" and "clamp" not in slots[0].choices else ""
 
 
-def _extended(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects) -> Row:
-    section = f"Extended-Precision Integer Arithmetic Instructions: {name}"
-    return row(
-        name, slots, operands, section, (1, 2), 0, need("u64 s64", (4, 3), 20), leading=_leading(slots), free=True,
-        effects=effects,
-    )  # fmt: skip
+def _extended(name: str, *slots: Slot, **more: Any) -> Row:
+    return _extended_precision(name, *slots, leading=_leading(slots), **more)
 
 
 # Of 32 bits, ptxas has something for its divisions that is no loop.
@@ -76,7 +70,7 @@ ROWS: tuple[Row, ...] = (
     _integer("add", SAT, type_("s32"), operands=D_A_B, effects=_SUM),
     _integer("add", type_(*_X2), operands=D_A_B, effects=_SUM, ptx=(8, 0), sm=90),
     _integer("add", maybe("sat"), type_(*_X4), operands=D_A_B, effects=_SUM, **_PACKED),
-    _integer("add", one("sat", "sat"), type_(*_X2, "u32"), operands=D_A_B, effects=_SUM, **_PACKED),
+    _integer("add", one("sat"), type_(*_X2, "u32"), operands=D_A_B, effects=_SUM, **_PACKED),
     _integer("sub", type_(*INT16_64), operands=D_A_B, effects=_DIFFERENCE),
     _integer("sub", SAT, type_("s32"), operands=D_A_B, effects=_DIFFERENCE),
     _integer("sub", maybe("sat"), type_(*_X4), operands=D_A_B, effects=_DIFFERENCE, **_PACKED),
@@ -99,48 +93,25 @@ ROWS: tuple[Row, ...] = (
         for each in (
             _integer(name, type_(*INT16_64), operands=D_A_B),
             _integer(name, type_(*_X2), operands=D_A_B, ptx=(8, 0), sm=90),
-            _integer(name, one("relu", "relu"), type_("s16x2", "s32"), operands=D_A_B, ptx=(8, 0), sm=90),
+            _integer(name, one("relu"), type_("s16x2", "s32"), operands=D_A_B, ptx=(8, 0), sm=90),
             _integer(name, type_(*_X4), operands=D_A_B, **_PACKED),
-            _integer(name, one("relu", "relu"), type_("s8x4"), operands=D_A_B, **_PACKED),
+            _integer(name, one("relu"), type_("s8x4"), operands=D_A_B, **_PACKED),
         )
     ),
     _integer("popc", type_(*BITS32_64), operands=(dst("u32"), src("a")), ptx=(2, 0), sm=20),
     _integer("clz", type_(*BITS32_64), operands=(dst("u32"), src("a")), ptx=(2, 0), sm=20),
     _integer("bfind", maybe("shiftamt"), type_(*INT32_64), operands=(dst("u32"), src("a")), ptx=(2, 0), sm=20,
              effects=LANEWISE.where("u64 s64", ptxas=Ptxas.BRANCHES)),
-    _integer(
-        "fns",
-        type_("b32"),
-        operands=(dst(), src("mask", "b32"), src("base", "b32", defined=range(32)), src("offset", "s32")),
-        ptx=(6, 0),
-        sm=30,
-    ),
+    _integer("fns", type_("b32"), ptx=(6, 0), sm=30,
+             operands=(dst(), src("mask", "b32"), src("base", "b32", defined=range(32)), src("offset", "s32"))),
     _integer("brev", type_(*BITS32_64), operands=D_A, ptx=(2, 0), sm=20),
     _integer("bfe", type_(*INT32_64), operands=(dst(), src("a"), _POSITION, _LENGTH), ptx=(2, 0), sm=20),
-    _integer(
-        "bfi",
-        type_(*BITS32_64),
-        operands=(dst(name="f"), src("a"), src("b"), _FIELD_POSITION, _FIELD_LENGTH),
-        ptx=(2, 0),
-        sm=20,
-        effects=PARTS,
-    ),
-    _integer(
-        "szext",
-        one("mode", "clamp", "wrap"),
-        type_(*INT32),
-        operands=(dst(), src("a"), src("b", "u32")),
-        ptx=(7, 6),
-        sm=70,
-    ),
-    _integer(
-        "bmsk",
-        one("mode", "clamp", "wrap"),
-        type_("b32"),
-        operands=(dst("u32"), src("a", "u32"), src("b", "u32")),
-        ptx=(7, 6),
-        sm=70,
-    ),
+    _integer("bfi", type_(*BITS32_64), operands=(dst(name="f"), src("a"), src("b"), _FIELD_POSITION, _FIELD_LENGTH),
+             ptx=(2, 0), sm=20, effects=PARTS),
+    _integer("szext", one("mode", "clamp", "wrap"), type_(*INT32), operands=(dst(), src("a"), src("b", "u32")),
+             ptx=(7, 6), sm=70),
+    _integer("bmsk", one("mode", "clamp", "wrap"), type_("b32"), operands=(dst("u32"), src("a", "u32"), src("b", "u32")),
+             ptx=(7, 6), sm=70),
     _integer("clmad", _HALVES, type_("u64"), operands=D_A_B_C, ptx=(9, 3), sm=80),
     _integer("dp4a", _ATYPE, _BTYPE, operands=_DOT, ptx=(5, 0), sm=61),
     _integer("dp2a", one("mode", "lo", "hi"), _ATYPE, _BTYPE, operands=_DOT, ptx=(5, 0), sm=61),
@@ -150,4 +121,4 @@ ROWS: tuple[Row, ...] = (
     _extended("subc", maybe("cc"), type_(*INT32_64), operands=D_A_B, effects=_TAKES_CARRY),
     _extended("mad.cc", _HALVES, type_(*INT32_64), operands=D_A_B_C, effects=_CARRIES.but(pointer=Pointer.ADDEND)),
     _extended("madc", _HALVES, maybe("cc"), type_(*INT32_64), operands=D_A_B_C, effects=_TAKES_CARRY),
-)
+)  # fmt: skip

@@ -60,7 +60,7 @@ def _row(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Ef
     )  # fmt: skip
 
 
-_NO_COMPLETE = one("noComplete", "noComplete")
+_NO_COMPLETE = one("noComplete")
 _BY_STATE, _BY_PARITY = src("state", "u64"), src("phaseParity", "u32", lo=0, hi=1)
 
 

@@ -124,7 +124,7 @@ _LD = _memory(
 # Since 9.3 memory-mapped registers have acquire and release too.
 _LD_MMIO, _ST_MMIO = (
     row(
-        name, (one("mmio", "mmio"), one("sem", sem), one("scope", "sys"), maybe("space", "global"),
+        name, (one("mmio"), one("sem", sem), one("scope", "sys"), maybe("space", "global"),
                type_(*(t for t in MEMORY_TYPES if t != "b128"))), operands, f"{MOVES}: {name}", (9, 3), 70,
         effects=effects,
     )
@@ -159,7 +159,7 @@ ROWS: tuple[Row, ...] = (
         f"{MOVES}: prefetch", (7, 4), 80, effects=_PREFETCHES),
     row("prefetch", (maybe("space", "global"), one("level", "L1::32B"), one("valid", "valid_addr")), (addr(),),
         f"{MOVES}: prefetch", (9, 4), 90, effects=_PREFETCHES),
-    row("prefetch", (maybe("space", "const", "param"), one("tensormap", "tensormap")), (addr(),),
+    row("prefetch", (maybe("space", "const", "param"), one("tensormap")), (addr(),),
         f"{MOVES}: prefetch", (8, 0), 90, effects=_PREFETCHES),
     row("prefetchu.L1", (), (addr(),), f"{MOVES}: prefetchu", (2, 0), 20, effects=_PREFETCHES),
     row("applypriority", (maybe("space", "global"), one("level", "L2::evict_normal")), (addr(), imm("size", 128, 128)),

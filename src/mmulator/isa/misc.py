@@ -14,7 +14,7 @@ ROWS: tuple[Row, ...] = (
     row("brkpt", (), (), f"{_MISC}: brkpt", effects=_STOPS),
     row("pmevent", (), (imm("a", 0, 15),), f"{_MISC}: pmevent", (1, 4), effects=_EXPANDED),
     row("pmevent.mask", (), (imm("a", 0, 0xFFFF),), f"{_MISC}: pmevent", (3, 0), 20, effects=_EXPANDED),
-    row("setmaxnreg", (one("action", "inc", "dec"), one("sync", "sync"), one("aligned", "aligned"), type_("u32")),
+    row("setmaxnreg", (one("action", "inc", "dec"), one("sync"), one("aligned"), type_("u32")),
         (imm("imm-reg-count", values=tuple(range(24, 257, 8))),), f"{_MISC}: setmaxnreg", (8, 0), 90, specific=True,
         leading="action", effects=_EXPANDED.but(resizes=True, together=Together.WARP).where("inc", ends=Ends.WAIT)),
     *later("fabric", "fabric operations are not modelled", "Fabric Instructions", (9, 3), 100),

@@ -1,23 +1,17 @@
 """Data Movement and Conversion Instructions (PTX ISA 9.1) between registers, and of addresses: mov, prmt, cvta and others."""
 
-from typing import Any
 
 from mmulator.isa.effects import Algebra, Effects, Flow, Pointer
-from mmulator.isa.pieces import MOVES, dst, maybe, need, one, reg, row, src, type_
-from mmulator.isa.row import OperandSpec, Row, Slot
+from mmulator.isa.pieces import MOVES, chapter, dst, maybe, need, one, reg, src, type_
+from mmulator.isa.row import OperandSpec, Row
 
 _SIZE = type_("u32", "u64")
 _COPIES = Effects(algebra=Algebra.COPY, counted_as="move", flow=Flow.BESIDE, pointer=Pointer.SAME)
 _ADDRESS = Effects(counted_as="move", pointer=Pointer.SAME)
-_MOV_TYPES = (
-    "pred", "b16", "b32", "b64", "b128", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64",
-)  # fmt: skip
+_MOV_TYPES = ("pred", "b16", "b32", "b64", "b128", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64")
 
 
-def _move(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], **more: Any) -> Row:
-    return row(name, slots, operands, f"{MOVES}: {name}", **more)
-
-
+_move = chapter(MOVES)
 _SPACES = ("const", "global", "local", "shared", "shared::cta", "shared::cluster", "param", "param::entry")
 _SPACE_NEEDS = (
     *need("param", (7, 7), 70),
@@ -28,10 +22,8 @@ _SPACE_NEEDS = (
 
 
 ROWS: tuple[Row, ...] = (
-    row(
-        "mov", (type_(*_MOV_TYPES),), (dst(), OperandSpec("a", "move", "type")), f"{MOVES}: mov",
-        needs=need("b128", (8, 3), 70), effects=_COPIES.where("f32 f64", counted_as=""),
-    ),
+    _move("mov", type_(*_MOV_TYPES), operands=(dst(), OperandSpec("a", "move", "type")), needs=need("b128", (8, 3), 70),
+          effects=_COPIES.where("f32 f64", counted_as="")),
     _move("mov", one("vec", "v2", "v4"), type_("u32", "b32", "u16"),
           operands=(dst(per="vec"), OperandSpec("a", "move", "type", per="vec")), effects=_COPIES),
     _move("prmt", type_("b32"), maybe("mode", "f4e", "b4e", "rc8", "ecl", "ecr", "rc16"),

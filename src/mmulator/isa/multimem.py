@@ -126,6 +126,6 @@ ROWS: tuple[Row, ...] = (
     _bulk(_REDUCE, one("op", "add"), type_("u32", "s32", "u64", "f32", "f64")),
     _bulk(_REDUCE, one("op", "inc", "dec"), type_("u32")),
     _bulk(_REDUCE, one("op", "min", "max"), type_("u32", "s32", "u64", "s64", "f16", "bf16")),
-    _bulk(_REDUCE, one("op", "add"), one("noftz", "noftz"), type_("f16", "bf16")),
-    _bulk(_REDUCE, one("op", "add"), one("noftz", "noftz"), type_("f32"), ptx=(9, 4)),
+    _bulk(_REDUCE, one("op", "add"), one("noftz"), type_("f16", "bf16")),
+    _bulk(_REDUCE, one("op", "add"), one("noftz"), type_("f32"), ptx=(9, 4)),
 )  # fmt: skip

@@ -61,6 +61,18 @@ def row(
     return Row(name, slots, operands, Section(section), requires, needs, rule, status, open, leading, free, effects)
 
 
+def chapter(title: str, **usual: Any) -> Callable[..., Row]:
+    """A function that makes the rows of a chapter: `make(name, *slots, operands=..., effects=...)`, with all that `row` takes.
+
+    usual: what its rows have that do not say otherwise.
+    """
+
+    def make(name: str, *slots: Slot, **more: Any) -> Row:
+        return row(name, slots, section=f"{title}: {name}", **{"operands": (), **usual, **more})
+
+    return make
+
+
 def later(names: str, reason: str, chapter: str, ptx: tuple[int, int] = (1, 0), sm: int = 0) -> tuple[Row, ...]:
     """Rows of instructions that are recognised but not modelled, by their opcodes; modifiers and operands are arbitrary."""
     return tuple(
@@ -69,8 +81,8 @@ def later(names: str, reason: str, chapter: str, ptx: tuple[int, int] = (1, 0), 
 
 
 def one(name: str, *alternatives: str) -> Slot:
-    """A slot that must have one of these modifiers."""
-    return Slot(name, alternatives)
+    """A slot that must have one of these modifiers; without alternatives, the modifier with the slot's name."""
+    return Slot(name, alternatives or (name,))
 
 
 def maybe(name: str, *alternatives: str) -> Slot:
@@ -88,7 +100,7 @@ RND = maybe("rnd", "rn", "rz", "rm", "rp")
 RND_REQUIRED = one("rnd", "rn", "rz", "rm", "rp")
 RN = maybe("rnd", "rn")
 RN_REQUIRED = one("rnd", "rn")
-APPROX = one("approx", "approx")
+APPROX = one("approx")
 SCOPE = maybe("scope", "cta", "cluster", "gpu", "sys")
 CACHE_HINT = maybe("hint", "L2::cache_hint")
 

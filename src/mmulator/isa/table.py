@@ -25,7 +25,6 @@ from mmulator.isa import (
     move,
     multimem,
     stack,
-    surface,
     tcgen05,
     tensor,
     tensormap,
@@ -40,7 +39,7 @@ from mmulator.isa.row import Row, prove
 # A mnemonic belongs to the first row that fits.
 CHAPTERS = (
     integer, float, half, compare, logic, move, convert, stack, memory, atomic, copies, bulk, tensor, tensormap, multimem,
-    texture, surface, video, control, barrier, fence, warp, mma, wgmma, wmma, matrix_move, mbarrier, cluster, grid, misc, tcgen05,
+    texture, video, control, barrier, fence, warp, mma, wgmma, wmma, matrix_move, mbarrier, cluster, grid, misc, tcgen05,
 )  # fmt: skip
 
 

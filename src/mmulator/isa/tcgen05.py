@@ -15,7 +15,7 @@ _AFTER_100: dict[str, Any] = {"families": (110, 101, 103), "ptx": (8, 8)}
 _CHIP: dict[str, Any] = {"chip": True}
 _INTEGERS: dict[str, Any] = {"chips": (100, 101, 110)}
 
-_SYNC, _ALIGNED = Slot("sync", ("sync",), twice=True), one("aligned", "aligned")
+_SYNC, _ALIGNED = Slot("sync", ("sync",), twice=True), one("aligned")
 _GROUP = one("cta_group", "cta_group::1", "cta_group::2")
 _B32, _B64 = type_("b32"), type_("b64")
 
@@ -75,7 +75,7 @@ def _allocation(
 
 _ALLOCATION: tuple[Row, ...] = (
     *_allocation((32, 64, 128, 256, 512), ptx=(8, 6)),
-    *_allocation(range(32, 577, 32), one("exclusive", "exclusive"), ptx=(9, 4),  # sm_107 has 576 columns
+    *_allocation(range(32, 577, 32), one("exclusive"), ptx=(9, 4),  # sm_107 has 576 columns
                  unsupported="exclusive allocations of PTX 9.4 are not modelled"),
     _row("relinquish_alloc_permit", (_GROUP, _SYNC, _ALIGNED), (), _WARP),
 )  # fmt: skip
@@ -145,7 +145,7 @@ def _both_formats(m: Mapping[str, str]) -> str | None:
 _OTHERS: tuple[Row, ...] = (
     *(_row("cp", (_GROUP, one("shape", *shapes), *([one("multicast", *warps)] if warps else []), *_UNPACKED),
            (_TADDR, src("s-desc", "u64")), _COPIES, rule=_both_formats) for shapes, warps in _COPIED),
-    _row("shift", (_GROUP, one("down", "down")), (_TADDR,), _COPIES, **_CHIP),
+    _row("shift", (_GROUP, one("down")), (_TADDR,), _COPIES, **_CHIP),
     _row("commit", (_GROUP, one("completion", "mbarrier::arrive::one"), maybe("space", "shared::cluster"), MULTICAST, _B64),
          (_at_shared("mbar"), CTA_MASK), _ACTS.but(memory=MemoryEffect.ATOMIC, queue=Queue.TENSOR, step=Step.SIGNAL),
          MULTICAST_NEEDS),
@@ -172,14 +172,14 @@ def _collector(buffers: tuple[str, ...], uses: tuple[str, ...] = _USES) -> Slot:
 
 def _mma(name: str, *slots: Slot, given: tuple[OperandSpec, ...], needs: tuple[Need, ...] = (), **requires: Any) -> Row:
     """A row of mma. given: the operands behind the instruction descriptor."""
-    a = (_A_DESC, _A) if one("ashift", "ashift") not in slots else (_A.but(instead=""),)
+    a = (_A_DESC, _A) if one("ashift") not in slots else (_A.but(instead=""),)
     return _row(name, (_SPARSE, *slots), (_D, *a, _B_DESC, _META, _IDESC, *given), _MULTIPLIES, needs, **requires)
 
 
 def _plain(*kinds: str, scaled: tuple[OperandSpec, ...] = (), **requires: Any) -> tuple[Row, ...]:
     """Rows of kinds without scales. scaled: the operand that scales D, if the kinds have one."""
     kind, given = one("kind", *(f"kind::{k}" for k in kinds)), (_MASKED, _ENABLE, *scaled)
-    ashift, kept = one("ashift", "ashift"), _collector(("a",), _USES[2:])
+    ashift, kept = one("ashift"), _collector(("a",), _USES[2:])
     weights = one("cta_group", "cta_group::1"), kind, _collector(("b0", "b1", "b2", "b3"))
     return (
         _mma("mma", _GROUP, kind, _collector(("a",)), given=given, **requires),
@@ -194,7 +194,7 @@ _BLOCKS = need("block16 block32", (8, 8), 100)
 
 def _scaled(kind: str, vectors: Slot, sparse: str, ptx: tuple[int, int] = (8, 6)) -> Row:
     """A row of a kind with scales. sparse: suffixes of targets that have it with a sparse A, "a" or "af"."""
-    slots = _GROUP, one("kind", f"kind::{kind}"), one("block_scale", "block_scale"), vectors, _collector(("a",))
+    slots = _GROUP, one("kind", f"kind::{kind}"), one("block_scale"), vectors, _collector(("a",))
     needs = (*_OF_A_CHIP, *_BLOCKS, Need("sp", (8, 6), 100, sparse))
     return _mma("mma", *slots, given=(*_SCALES, _ENABLE), needs=needs, ptx=ptx)
 

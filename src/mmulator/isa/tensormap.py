@@ -40,7 +40,7 @@ ROWS: tuple[Row, ...] = (
     _replace(("swizzle_atomicity",), "b32", _chosen(*range(4)), sm=100, ptx=(8, 6)),
     row("tensormap.cp_fenceproxy",
         (one("dst", "global"), one("src", "shared::cta"), one("proxy", "tensormap::generic"), one("sem", "release"),
-         one("scope", "cta", "cluster", "gpu", "sys"), one("sync", "sync"), one("aligned", "aligned")),
+         one("scope", "cta", "cluster", "gpu", "sys"), one("sync"), one("aligned")),
         (addr("dstMem", space="dst"), addr("srcMem", space="src"), imm("size", values=(128,))),
         f"{SYNC}: tensormap.cp_fenceproxy", (8, 3), 90,
         effects=ACTS.but(memory=MemoryEffect.COPY, together=Together.WARP, counted_as="memory")),

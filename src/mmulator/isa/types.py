@@ -120,4 +120,5 @@ def type_bits(name: str) -> int:
 
 
 def is_type(name: str) -> bool:
+    """Whether a name, without its dot, is that of a PTX type, packed types included."""
     return name in _BITS

@@ -71,7 +71,7 @@ SCALAR: tuple[Row, ...] = (
     *(each for name in ("vshl", "vshr") for each in _scalar(name, *_SHIFT_TYPES, _SAT, _MODE)),
     *_scalar("vset", *_SOURCES, _CMP, d="u32"),
 )
-MAD: tuple[Row, ...] = (_mad(signs="-"), _mad(one("po", "po"), signs=""))
+MAD: tuple[Row, ...] = (_mad(signs="-"), _mad(one("po"), signs=""))
 SIMD: tuple[Row, ...] = (
     *(
         each

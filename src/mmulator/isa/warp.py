@@ -1,10 +1,9 @@
 """Instructions between the lanes of a warp: shfl, vote, match, redux, elect, activemask (PTX ISA 9.1)."""
 
-from typing import Any
 
 from mmulator.isa.effects import Effects, Flow, Ptxas, Together
-from mmulator.isa.pieces import BITS32_64, INT32, MOVES, SYNC, dst, maybe, one, pred, row, src, type_
-from mmulator.isa.row import OperandSpec, Row, Slot
+from mmulator.isa.pieces import BITS32_64, INT32, MOVES, SYNC, chapter, dst, maybe, one, pred, row, src, type_
+from mmulator.isa.row import OperandSpec, Row
 
 _MASK = src("membermask", "b32")
 _MEMBERS = src("membermask", "u32")
@@ -15,9 +14,7 @@ _REDUCES = _TOGETHER.but(flow=Flow.REDUCED)
 _ALONE = Effects(ptxas=Ptxas.GUARDED, counted_as="warp")
 
 
-def _sync(name: str, *slots: Slot, operands: tuple[OperandSpec, ...], effects: Effects = _TOGETHER, **more: Any) -> Row:
-    return row(name, slots, operands, f"{SYNC}: {name}", effects=effects, **more)
-
+_sync = chapter(SYNC, effects=_TOGETHER)
 
 ROWS: tuple[Row, ...] = (
     row("shfl.sync", (one("mode", "up", "down", "bfly", "idx"), type_("b32")),

@@ -14,9 +14,8 @@ import numpy as np
 
 from mmulator.errors import InternalError, MmulatorError, OperandError, UnsupportedError
 from mmulator.isa.types import TYPES
-from mmulator.layouts.instruction_descriptor import InstructionDescriptor
+from mmulator.layouts.instruction_descriptor import InstructionDescriptor, Variant
 from mmulator.layouts.tensor_memory import TensorPiece, layout_id, metadata_place, pieces, scale_span, scale_step
-from mmulator.layouts.tensor_variants import Variant
 from mmulator.native.matrix.tensor_state import PIECES, TENSOR_LANES, TENSOR_SCRATCH, TENSOR_STEPS, TensorTable, Unpack
 from mmulator.numerics.profiles import DotKey, profile_for
 from mmulator.twin.product import IndexTable

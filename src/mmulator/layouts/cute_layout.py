@@ -136,6 +136,7 @@ def size(shape: IntTuple) -> int:
 
 
 def show(value: IntTuple) -> str:
+    """A nested tuple as CuTe prints it."""
     return f"({','.join(map(show, value))})" if isinstance(value, tuple) else str(value)
 
 

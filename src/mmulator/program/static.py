@@ -15,8 +15,8 @@ from functools import partial
 from mmulator.errors import MmulatorError, OperandError, must_be
 from mmulator.findings import Finding, Place, spoken
 from mmulator.isa.effects import Algebra, Ends, MemoryEffect, Queue, Step, Together
+from mmulator.layouts.instruction_descriptor import Variant
 from mmulator.layouts.sparse.metadata import selectors
-from mmulator.layouts.tensor_variants import Variant
 from mmulator.program.blocks import (
     Block,
     FunctionBlocks,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mmulator.launch.tensor_tables import unpacking
 from mmulator.layouts import MatrixDescriptor, operand_addresses
 from mmulator.layouts.descriptors import SharedDescriptor
-from mmulator.layouts.tensor_variants import Variant
+from mmulator.layouts.instruction_descriptor import Variant
 from mmulator.record.addresses import operands_of
 from mmulator.record.memory import last_write
 from mmulator.record.names import DeviceNames

@@ -21,13 +21,14 @@ from mmulator.codegen.rounding import set_rounding
 from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u64
 from mmulator.isa.form import Form
 from mmulator.layouts import fragment
-from mmulator.layouts.places import BY_LANE
+from mmulator.layouts.operands import BY_LANE
 from mmulator.twin.beside import COLUMNS, beside_for
 from mmulator.twin.fused import CORE_POINTERS
 from mmulator.twin.lines import lines_function, registers_function
 from mmulator.twin.places import key_of
 from mmulator.twin.product import call_dot, call_pack
-from mmulator.twin.threads import pointer, room, split, worth
+from mmulator.twin.registers import fitted
+from mmulator.twin.threads import arranged, pointer, room, split, worth
 from mmulator.twin.twin import Twin, twin_for
 from mmulator.twin.wide import call_move, line_bytes, swaps
 
@@ -171,12 +172,8 @@ def batch_of(form: Form, device: str, shared: str, many: bool) -> Batch:
         "packed_b": twin.b_bytes(width, k),
         "result": 0 if c_bytes == d_bytes else m * width * d_bytes,
     }  # fmt: skip
-    scratch = 0
-    for name, size in rooms.items():
-        if name and size:
-            numbers[name] = scratch
-        scratch += -(-(size + 64) // 64) * 64
-    for name, number in numbers.items():
+    places, scratch = arranged(rooms)
+    for name, number in (numbers | places).items():
         table[name] = number
     return Batch(twin, table, pointer(table), (first, second, "c"), scratch)
 
@@ -193,7 +190,7 @@ def run(form: Form, device: str, a: Array, b: Array, c: Array, leading: tuple[in
     count = math.prod(leading)
     if count == 0:
         return out
-    given = {"a": _fitted(a, leading, count), "b": _fitted(b, leading, count), "c": _fitted(c, leading, count)}
+    given = {name: fitted(x, 2, leading, count) for name, x in zip("abc", (a, b, c))}
     shared = next((x for x in "ab" if given[x][1] == 0), "") if count > 1 else ""
     made = batch_of(form, device, shared, count >= MANY)
     both = [*(given[x] for x in made.order), (out, out.nbytes // count)]
@@ -205,15 +202,6 @@ def run(form: Form, device: str, a: Array, b: Array, c: Array, leading: tuple[in
 
     split(part, count, worth(count * form.m * form.n * form.k))
     return out
-
-
-def _fitted(array: Array, leading: tuple[int, ...], count: int) -> tuple[Array, int]:
-    """(contiguous array, distance in bytes from one product's registers to the next, 0 if all products share them)."""
-    own = array.shape[-2:]
-    if math.prod(array.shape[:-2]) == 1:
-        return np.ascontiguousarray(array), 0
-    array = np.ascontiguousarray(np.broadcast_to(array, (*leading, *own)))
-    return array, array.nbytes // count
 
 
 @lru_cache(maxsize=1)

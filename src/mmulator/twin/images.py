@@ -76,9 +76,22 @@ def _by_register(registers: Array) -> Array:
     return np.ascontiguousarray(np.swapaxes(registers, -1, -2))
 
 
-def _room(form: Form, name: str, batch: tuple[int, ...]) -> Array:
-    f = fragment(form, name)
-    return np.empty((*batch, f.registers, f.lanes), f"<u{f.register_bits // 8}")
+def _load(form: Form, memory: Bytes, native: Any, *more: int) -> Array:
+    """Registers that a native function loads from images. more: its arguments between the number of images and the registers."""
+    memory, image, count = _plain(memory)
+    f = fragment(form, "r")
+    out = np.empty((*memory.shape[:-1], f.registers, f.lanes), f"<u{f.register_bits // 8}")
+    native(image, count, *more, out.ctypes.data, out.nbytes // max(1, count))
+    return _by_register(out)
+
+
+def _store(memory: Bytes, registers: Array, native: Any, *more: int) -> None:
+    """Store registers into images, in place. native, more: as for `_load`."""
+    plain, image, count = _plain(memory)
+    given = _by_register(np.broadcast_to(registers, (*memory.shape[:-1], *registers.shape[-2:])))
+    native(image, count, *more, given.ctypes.data, given.nbytes // max(1, count))
+    if plain is not memory:
+        memory[...] = plain
 
 
 # operands of wgmma ---------------------------------------------------------------------------------------------------
@@ -145,19 +158,12 @@ def _rows(form: Form) -> Native:
 
 def load_rows(form: Form, memory: Bytes, starts: NDArray[np.int64]) -> Array:
     """Registers of ldmatrix. starts [lanes]: offset of each row, inside the images."""
-    memory, image, count = _plain(memory)
-    out = _room(form, "r", memory.shape[:-1])
-    _compiled(_rows(form))(image, count, starts.ctypes.data, out.ctypes.data, out.nbytes // max(1, count))
-    return _by_register(out)
+    return _load(form, memory, _compiled(_rows(form)), starts.ctypes.data)
 
 
 def store_rows(form: Form, memory: Bytes, starts: NDArray[np.int64], registers: Array) -> None:
     """Memory after stmatrix, changed in place."""
-    plain, image, count = _plain(memory)
-    given = _by_register(np.broadcast_to(registers, (*memory.shape[:-1], *registers.shape[-2:])))
-    _compiled(_rows(form))(image, count, starts.ctypes.data, given.ctypes.data, given.nbytes // max(1, count))
-    if plain is not memory:
-        memory[...] = plain
+    _store(memory, registers, _compiled(_rows(form)), starts.ctypes.data)
 
 
 @cache
@@ -212,11 +218,8 @@ def wmma_load(form: Form, memory: Bytes, p: int, stride: int) -> Array:
     p: offset in bytes.
     stride: distance of lines, in elements.
     """
-    memory, image, count = _plain(memory)
-    out = _room(form, "r", memory.shape[:-1])
     native, table, _ = _wmma(form)
-    native(image, count, table, p, stride, out.ctypes.data, out.nbytes // max(1, count))
-    return _by_register(out)
+    return _load(form, memory, native, table, p, stride)
 
 
 def wmma_store(form: Form, memory: Bytes, p: int, stride: int, registers: Array) -> None:
@@ -228,9 +231,5 @@ def wmma_store(form: Form, memory: Bytes, p: int, stride: int, registers: Array)
     stride: distance of lines, in elements.
     registers: the registers.
     """
-    plain, image, count = _plain(memory)
-    given = _by_register(np.broadcast_to(registers, (*memory.shape[:-1], *registers.shape[-2:])))
     native, table, _ = _wmma(form)
-    native(image, count, table, p, stride, given.ctypes.data, given.nbytes // max(1, count))
-    if plain is not memory:
-        memory[...] = plain
+    _store(memory, registers, native, table, p, stride)

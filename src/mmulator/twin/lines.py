@@ -20,7 +20,7 @@ from mmulator.codegen.values import Value
 from mmulator.digests import digest_of
 from mmulator.isa.form import Form
 from mmulator.layouts import Fragment, fragment
-from mmulator.layouts.places import BY_LANE, BY_REGISTER, operand_places, register_elements
+from mmulator.layouts.operands import BY_LANE, BY_REGISTER, operand_places, register_elements
 
 Index = NDArray[np.int64]
 Where = Callable[[int], Value]  # a chunk's number to its address
@@ -32,14 +32,14 @@ _SPREAD = {4: ((16, 0x0000FFFF0000FFFF), (8, 0x00FF00FF00FF00FF), (4, 0x0F0F0F0F
 
 
 def coarse(places: Index, bits: int, most: int) -> tuple[int, Index]:
-    """(bits of a piece, places of the pieces): elements [lines, elements] that are adjacent on both sides, combined into pieces
+    """(bits of a piece, places of the pieces): elements [..., elements] that are adjacent on both sides, combined into pieces
     of at most `most` bits.
     """
     for size in (128, 64, 32, 16, 8):
         count = size // bits
         if size > most or count < 2 or places.shape[-1] % count:
             continue
-        groups = places.reshape(len(places), -1, count)
+        groups = places.reshape(*places.shape[:-1], -1, count)
         first = groups[..., :1]
         if (groups == first + np.arange(count)).all() and not (first % count).any():
             return size, first[..., 0] // count

@@ -18,8 +18,7 @@ from mmulator.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u16, u32, 
 from mmulator.codegen.values import Value
 from mmulator.isa.form import Form
 from mmulator.layouts import Fragment, fragment
-from mmulator.layouts.operands import memory_bits
-from mmulator.layouts.places import operand_places, register_elements
+from mmulator.layouts.operands import memory_bits, operand_places, register_elements
 from mmulator.lazy import cached_property
 from mmulator.twin.doors import Door
 

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from mmulator.codegen.lang import Native
 from mmulator.isa.form import Form
 from mmulator.layouts import element_of, fragment, scales, sparse
-from mmulator.layouts.places import BY_REGISTER, operand_places, register_elements
+from mmulator.layouts.operands import BY_REGISTER, operand_places, register_elements
 from mmulator.lazy import cached_property
 from mmulator.numerics.profiles import DotKey, dot_key
+from mmulator.twin.lines import coarse
 from mmulator.twin.product import IndexTable, Piece, ProductTable, mma_function
 from mmulator.twin.twin import Twin, twin_for
 
@@ -26,15 +27,8 @@ def pieces(form: Form, name: str, places: Index) -> tuple[Piece, Index]:
     f = fragment(form, name)
     if f.width < f.bits:
         return (f.bits, f.shift, f.width), places
-    for bits in (128, 64, 32, 16):
-        count = bits // f.bits
-        if f.bits < 8 or count < 2 or places.shape[-1] % count:
-            continue
-        groups = places.reshape(*places.shape[:-1], -1, count)
-        first = groups[..., :1]
-        if (groups == first + np.arange(count)).all() and not (first % count).any():
-            return (bits, 0, 0), first[..., 0] // count
-    return (f.bits, 0, 0), places
+    size, found = coarse(places, f.bits, 128 if f.bits >= 8 else 0)
+    return (size, 0, 0), found
 
 
 def plain_pieces(form: Form, name: str) -> tuple[Piece, Index]:

@@ -41,7 +41,7 @@ def run(
     if product.transposed:
         a, b = b, a
     nothing = out, 0  # never read; c is copied, but its bits do not matter
-    given = [nothing if x is None else _fitted(x, own, batch, count) for x, own in zip((a, b, c, e, scale_a, scale_b), _OWN)]
+    given = [nothing if x is None else fitted(x, own, batch, count) for x, own in zip((a, b, c, e, scale_a, scale_b), _OWN)]
     places = [pointer(x) for x, _ in given]
     places.append(pointer(out))
     strides = _Seven(*(size for _, size in given), out.nbytes // count)
@@ -58,7 +58,7 @@ def run(
     return out
 
 
-def _fitted(array: Array, own: int, batch: tuple[int, ...], count: int) -> tuple[Array, int]:
+def fitted(array: Array, own: int, batch: tuple[int, ...], count: int) -> tuple[Array, int]:
     """(contiguous array, distance in bytes from one product's operand to the next, 0 if all products share it)."""
     shape = array.shape[: array.ndim - own]
     if shape != batch and math.prod(shape) != 1:

@@ -92,6 +92,7 @@ def operand_function(door: Door, fields: Callable[[Any], Any] = fields, swizzles
 
 @native
 def transpose16(source: ptr_to(u16), rows: i64, columns: i64, out: ptr_to(u16)) -> None:
+    """Transpose a matrix of 16-bit elements, given as `rows` contiguous lines."""
     for r in range(rows):
         for c in range(columns):
             out[c * rows + r] = source[r * columns + c]

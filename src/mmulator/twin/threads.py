@@ -3,7 +3,7 @@
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache, partial
 from time import perf_counter
@@ -100,6 +100,20 @@ def room(size: int, which: str = "scratch") -> int:
         address = (pointer(memory) + 63) & -64
         setattr(_room, which, (memory, size, address))
     return int(address)
+
+
+def arranged(rooms: Mapping[str, int]) -> tuple[dict[str, int], int]:
+    """(offset of each named room that is not empty, bytes of all): areas of scratch memory one after the other, 64 bytes or more
+    behind the end of the last.
+
+    rooms: bytes of each, by name; the first may have the name "".
+    """
+    offsets, end = {}, 0
+    for name, size in rooms.items():
+        if name and size:
+            offsets[name] = end
+        end += -(-(size + 64) // 64) * 64
+    return offsets, end
 
 
 def pointer(array: Any) -> int:

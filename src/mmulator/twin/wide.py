@@ -24,6 +24,7 @@ from mmulator.layouts import element_of, fragment
 from mmulator.twin.lines import lines_function, place_of, registers_function
 from mmulator.twin.places import commutes, index_table, key_of, scale_maps
 from mmulator.twin.product import IndexTable, call_dot, call_pack, dense_indices
+from mmulator.twin.threads import arranged
 from mmulator.twin.twin import Twin, twin_for
 
 WideTable = Struct("WideTable", [
@@ -216,9 +217,7 @@ def wide_product(
             array = np.ascontiguousarray(values, np.int32)
             keep.append(array)
             table[name] = array.ctypes.data
-    scratch = 0
-    for name, room in rooms.items():
-        if name and room:
-            table[name] = scratch
-        scratch += -(-(room + 64) // 64) * 64
+    offsets, scratch = arranged(rooms)
+    for name, offset in offsets.items():
+        table[name] = offset
     return Wide(twin, table, scratch, keep)

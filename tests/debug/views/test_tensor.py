@@ -10,7 +10,7 @@ import pytest
 
 from mmulator.debug.views import MatrixView, Scene, allocations, matrices, tensor_memory
 from mmulator.launch.tensor_tables import key_of
-from mmulator.layouts.tensor_variants import Variant
+from mmulator.layouts.instruction_descriptor import Variant
 from mmulator.twin.matrices import twin_matmul
 from tests.support.scenes import texts_fit, watched
 from tests.support.tensor_cases import COLUMNS, draw, make

@@ -16,8 +16,8 @@ from mmulator.compiler.lowering.scope import Mods
 from mmulator.compiler.meaning.float import extremum32
 from mmulator.errors import must_be
 from mmulator.isa.types import type_bits
+from mmulator.layouts.instruction_descriptor import Variant
 from mmulator.layouts.tensor_memory import MOVES, columns_of
-from mmulator.layouts.tensor_variants import Variant
 from mmulator.native.hooks.operands import UniformOperand, matrix_described
 from mmulator.native.hooks.tensor import TensorStep, tensor_ordered
 from mmulator.native.matrix import tensor_core as core

@@ -16,7 +16,7 @@ from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.form import Form
 from mmulator.isa.types import TYPES, ElementType
 from mmulator.layouts.descriptors import SharedDescriptor
-from mmulator.layouts.instruction_descriptor import InstructionDescriptor
+from mmulator.layouts.instruction_descriptor import InstructionDescriptor, Variant
 from mmulator.layouts.sparse.metadata import granularity
 from mmulator.layouts.tensor_memory import (
     COLUMNS,
@@ -31,7 +31,6 @@ from mmulator.layouts.tensor_memory import (
     scale_parts,
     scale_place,
 )
-from mmulator.layouts.tensor_variants import Variant
 from mmulator.native.matrix.tensor_state import TENSOR_UNIT
 from mmulator.numerics.formats import container
 from mmulator.ptx.tree import Address, Immediate

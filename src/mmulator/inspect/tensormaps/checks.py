@@ -6,9 +6,8 @@ from mmulator.inspect.descriptors.checks import SM_SHARED, Diagnostic
 from mmulator.inspect.tensormaps.copy import Copy
 from mmulator.layouts.tensormap import fields as f
 from mmulator.layouts.tensormap.encoded import Encoded
-from mmulator.layouts.tensormap.legal import begins_wrong, cannot_be_written
 from mmulator.layouts.tensormap.places import GRANULE
-from mmulator.layouts.tensormap.rules import refusals
+from mmulator.layouts.tensormap.rules import begins_wrong, cannot_be_written, refusals
 from mmulator.layouts.tensormap.rules import rule_of as refusal_rule
 
 COPY = "Data Movement and Conversion Instructions: Tensor copy (PTX ISA 9.1)"

@@ -10,9 +10,8 @@ from mmulator.isa.types import TYPES
 from mmulator.launch.tensor_tables import key_of, unpacking
 from mmulator.layouts import operand_addresses
 from mmulator.layouts.descriptors import SharedDescriptor
-from mmulator.layouts.instruction_descriptor import InstructionDescriptor
+from mmulator.layouts.instruction_descriptor import InstructionDescriptor, Variant
 from mmulator.layouts.tensor_memory import a_place, layout_id, metadata_place
-from mmulator.layouts.tensor_variants import Variant
 from mmulator.native.matrix.tensor_core import COPIES, UNPACKED
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE
 from mmulator.native.matrix.tensor_operands import LINE, START
