@@ -18,8 +18,7 @@ import pytest
 
 from mmulator.doors import asserts
 from mmulator.doors.imports import environment, open_doors
-from mmulator.doors.pytest_findings import Findings, paragraphs
-from mmulator.doors.pytest_profiles import Coverage
+from mmulator.doors.pytest_reports import Coverage, Findings, paragraphs
 from mmulator.driver import Driver, Settings, current, progress, told, use
 from mmulator.driver.report import Totals
 from mmulator.errors import LimitReached, MmulatorError

@@ -14,9 +14,8 @@ from functools import cache
 from typing import Any
 
 from mmulator.doors.triton.arrays import stand_in, take_arrays
-from mmulator.doors.triton.bench import measure, warn_left_out
 from mmulator.doors.triton.launcher import Launcher
-from mmulator.doors.triton.trials import Trials, trials
+from mmulator.doors.triton.trials import Trials, measure, trials, warn_left_out
 from mmulator.doors.triton.versions import interface
 from mmulator.doors.where import located
 from mmulator.driver import current
