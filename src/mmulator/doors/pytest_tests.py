@@ -134,8 +134,7 @@ class ThisTest:
         self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None, launches: int = 1
     ) -> None:
         """Add the findings of a sanitized launch; several that break one rule at one place are one. If the launch ended in an
-        error, the
-        test fails for that, or expects it.
+        error, the test fails for that, or expects it.
         """
         self.looked += launches
         kept = self.findings if error is None else self.before

@@ -165,9 +165,8 @@ class RawKernel:
 
 
 def packed(function: Function, args: Sequence[Any]) -> tuple[bytes, list[Region]]:
-    """(parameter memory, regions of the arrays). Raises LaunchError for a number or size that does not fit: CuPy passes
-    pointers to
-    the values, and the kernel would read what lies behind them.
+    """(parameter memory, regions of the arrays). Raises LaunchError for a number or size that does not fit: CuPy passes pointers
+    to the values, and the kernel would read what lies behind them.
     """
     if len(args) != len(function.params):
         raise LaunchError(f"{function.name} takes {len(function.params)} arguments, not {len(args)}")

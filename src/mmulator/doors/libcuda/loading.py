@@ -154,8 +154,7 @@ def _open(data: bytes) -> ctypes.CDLL:
 
 def install() -> None:
     """Stand in for CUDA's driver in this process. Raises UnsupportedError where the real one is loaded already, and on systems
-    other
-    than Linux.
+    other than Linux.
     """
     with _lock:
         if _loaded:

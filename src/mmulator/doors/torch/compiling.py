@@ -82,8 +82,7 @@ def measure(benchmarking: Any) -> None:
 
 def take_the_first(heuristics: Any) -> None:
     """Change torch._inductor.runtime.triton_heuristics: the first of a kernel's configurations is taken, and the others do not
-    run.
-    Each would have to be compiled, and the fastest here says nothing of a GPU.
+    run. Each would have to be compiled, and the fastest here says nothing of a GPU.
     """
     heuristics.CachingAutotuner.bench = lambda self, launcher, *args, **kwargs: 1.0
 

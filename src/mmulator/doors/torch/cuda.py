@@ -1,7 +1,6 @@
 """torch.cuda where there is no GPU: torch's own Python finds in torch._C what a build for CUDA has there.
 
-`prepare()` runs before torch.cuda is executed, which then makes its classes from those here and takes these functions. Nothing
-of
+`prepare()` runs before torch.cuda is executed, which then makes its classes from those here and takes these functions. Nothing of
 torch.cuda is replaced: its checks and messages are torch's. A name in no table below is missing, and an error says so.
 """
 

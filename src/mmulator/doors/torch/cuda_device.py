@@ -50,6 +50,11 @@ def exchange_device(index: int) -> int:
     return 0
 
 
+def maybe_exchange_device(index: int) -> int:
+    """Exchange the device as `exchange_device` does; torch wants two functions, of which each gets a handler."""
+    return exchange_device(index)
+
+
 # properties ---------------------------------------------------------------------------------------------------------
 class Uuid:
     """A UUID as torch shows it. bytes: the 16 of it."""
@@ -248,7 +253,7 @@ def functions() -> dict[str, Any]:
         "_cuda_getDevice": lambda: 0,
         "_cuda_setDevice": check_device,
         "_cuda_exchangeDevice": exchange_device,
-        "_cuda_maybeExchangeDevice": exchange_device,
+        "_cuda_maybeExchangeDevice": maybe_exchange_device,
         "_cuda_canDeviceAccessPeer": lambda device, peer: False,
         "_cuda_hasPrimaryContext": lambda device: device == 0,
         "_cuda_isInBadFork": lambda: False,

@@ -137,9 +137,8 @@ def measure(
     fn: Callable[[], Any], grad_to_none: Sequence[Any] | None = None, quantiles: Sequence[float] | None = None,
     return_mode: str = "mean",
 ) -> Times:  # fmt: skip
-    """Milliseconds of one run of a function, in the form in which triton.testing.do_bench returns them. A function that
-    launches nothing
-    takes as long as an empty launch. Raises ValueError for a wrong quantile.
+    """Milliseconds of one run of a function, in the form in which triton.testing.do_bench returns them. A function that launches
+    nothing takes as long as an empty launch. Raises ValueError for a wrong quantile.
     """
     if return_mode not in ("min", "max", "mean", "median", "all"):
         raise ValueError(f"return_mode is {return_mode!r}, not min, max, mean, median or all")
