@@ -9,7 +9,7 @@ import pytest
 from mmulator import refusals
 from mmulator.doors.cudart import rows, table
 from mmulator.doors.libcuda import abi, loading
-from mmulator.doors.library import leaving
+from mmulator.doors.library import lifetime
 from mmulator.errors import UnsupportedError
 from mmulator.refusals import Register, register
 from tests.support import sources
@@ -17,7 +17,7 @@ from tests.support import sources
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(leaving, "opened", lambda work: None)
+    monkeypatch.setattr(lifetime, "opened", lambda work: None)
     register.clear()
     yield
     register.clear()

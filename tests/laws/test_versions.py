@@ -18,8 +18,6 @@ import pytest
 
 from mmulator import versions
 from mmulator.doors import imports, internals
-from mmulator.doors.torch import internals as torch_names
-from mmulator.doors.triton import internals as triton_names
 from mmulator.errors import UnsupportedError
 from mmulator.versions import KNOWN, OLD, TABLE, UNTRIED, dotted, number, place
 from tests.support.places import PACKAGE, ROOT
@@ -151,8 +149,8 @@ def made(tree: ast.AST) -> Iterator[str]:
 
 
 def test_internal_names_of_torch_and_triton_are_in_their_tables() -> None:
-    """Names that begin with `_`, of a library that a door uses, have a row in its internals.py."""
-    rows = {*torch_names.NAMES, *torch_names.OPTIONAL, *triton_names.NAMES}
+    """Names that begin with `_`, of a library that a door uses, have a row in internals.py."""
+    rows = {*internals.TORCH, *internals.TORCH_OPTIONAL, *internals.TRITON}
     parents = {row.rpartition(".")[0] for row in rows}
     trees = {path: ast.parse(path.read_text()) for path in (PACKAGE / "mmulator").rglob("*.py") if path.name != "internals.py"}
     ours = {"_fields", *(name for path, tree in trees.items() if DOORS in path.parents for name in made(tree))}
@@ -160,7 +158,7 @@ def test_internal_names_of_torch_and_triton_are_in_their_tables() -> None:
     for path in sorted(trees):
         for name in used(trees[path]):
             own = [row for row in rows if name == row or name.startswith(f"{row}.")]
-            attributes = [part for part in name.split(".") if part in torch_names.ATTRIBUTES]
+            attributes = [part for part in name.split(".") if part in internals.TORCH_ATTRIBUTES]
             seen |= {*own, *attributes}
             last = name.rpartition(".")[2]
             foreign = re.match("_[a-z]", last) and last not in ours and not name.startswith("sys.")
@@ -168,7 +166,7 @@ def test_internal_names_of_torch_and_triton_are_in_their_tables() -> None:
             if (INTERNAL.fullmatch(name) or foreign) and not own and not attributes and name not in parents:
                 strange.append(f"{path.relative_to(PACKAGE)}: {name}")
     assert not strange, "\n".join(strange)
-    assert {*torch_names.ATTRIBUTES, *torch_names.OPTIONAL, *torch_names.NAMES} <= seen
+    assert {*internals.TORCH_ATTRIBUTES, *internals.TORCH_OPTIONAL, *internals.TORCH} <= seen
 
 
 def test_a_name_that_is_lacking_costs_what_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,12 +201,10 @@ def test_a_door_of_an_untried_version_that_cannot_be_opened_does_not_end_the_imp
 WITHOUT = """
 import sys, torch, triton.testing
 from mmulator.doors import internals
-from mmulator.doors.torch import internals as of_torch
-from mmulator.doors.triton import internals as of_triton
-rows, jit = {**of_torch.NAMES, **of_triton.NAMES}, triton.runtime.jit
+rows, jit = {**internals.TORCH, **internals.TRITON}, triton.runtime.jit
 bind = jit.create_function_from_signature
 for name, purpose in rows.items():
-    if purpose not in (of_torch.DEVICE, of_triton.LAUNCHES, "torch.compile") and not name.startswith("torch.ops."):
+    if purpose not in (internals.DEVICE, internals.LAUNCHES, "torch.compile") and not name.startswith("torch.ops."):
         parent, _, leaf = name.rpartition(".")
         delattr(internals.found(parent), leaf)
 from mmulator.doors.imports import open_doors

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from mmulator.errors import UnsupportedError
-from mmulator.toolkit.home import start_of
-from mmulator.toolkit.nvcc import find_nvcc
+from mmulator.toolkit.nvcc import find_nvcc, start_of
 
 try:
     START: tuple[str, str] | None = start_of(find_nvcc())

@@ -15,7 +15,7 @@ from mmulator.cli.program import libraries
 from mmulator.codegen import store as stores
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.isa.targets import Target
-from mmulator.toolkit import building, home, nvcc
+from mmulator.toolkit import building, nvcc
 from mmulator.toolkit.wrapper import rewritten, split
 from tests.support.nvcc import compiled
 from tests.support.nvcc import nvcc as really
@@ -243,7 +243,7 @@ def test_flags_are_rewritten(given: str, wanted: str, monkeypatch: pytest.Monkey
 @compiled
 def test_the_wrapper(folder: Path) -> None:
     plain = really("--version", capture_output=True, text=True)
-    wrapper = home.wrapper_folder() / "nvcc"
+    wrapper = nvcc.wrapper_folder() / "nvcc"
     environment = {**os.environ, "PATH": f"{wrapper.parent}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, env=environment)
     assert done.stdout == plain.stdout and not done.returncode
@@ -322,7 +322,7 @@ def test_cmake_takes_the_wrapper(folder: Path) -> None:
         "add_executable(linked calls.cu twice.cu)\nset_target_properties(linked PROPERTIES CUDA_SEPARABLE_COMPILATION ON)\n"
     )
     environment = {**os.environ, **libraries(os.environ)}
-    environment |= {"PATH": f"{home.wrapper_folder()}{os.pathsep}{environment['PATH']}"}
+    environment |= {"PATH": f"{nvcc.wrapper_folder()}{os.pathsep}{environment['PATH']}"}
     for command in (["-B", "build", "."], ["--build", "build"]):
         done = subprocess.run(["cmake", *command], env=environment, capture_output=True, text=True)
         assert not done.returncode, done.stdout + done.stderr

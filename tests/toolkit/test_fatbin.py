@@ -18,7 +18,7 @@ from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.host.module import Module
 from mmulator.toolkit import fatbin
 from mmulator.toolkit.binaries import holds, ptx_in
-from mmulator.toolkit.unpacking import unlz4, unzstd
+from mmulator.toolkit.fatbin import unlz4, unzstd
 from tests.support.nvcc import compiled, nvcc
 
 SOURCE = """

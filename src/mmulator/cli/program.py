@@ -193,7 +193,7 @@ _LONGEST = 1 << 24  # bytes of a program that are looked through
 def compilers(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables by which build tools find `mmulator nvcc` as nvcc; none where there is no nvcc."""
     from mmulator.errors import UnsupportedError
-    from mmulator.toolkit.home import wrapper_folder
+    from mmulator.toolkit.nvcc import wrapper_folder
 
     try:
         place = wrapper_folder()

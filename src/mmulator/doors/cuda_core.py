@@ -12,7 +12,7 @@ from typing import Any
 
 from mmulator.doors.libcuda import loading
 from mmulator.doors.libcuda.abi import taken
-from mmulator.doors.library import leaving
+from mmulator.doors.library import lifetime
 from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.toolkit.cubin import ptx_within, with_ptx
 from mmulator.toolkit.joining import join
@@ -166,7 +166,7 @@ def with_reason(error: Exception, why: BaseException | None) -> Exception:
         raise why
     if not isinstance(why, MmulatorError):
         return error
-    leaving.read()  # an exception: a program that goes on has caught it
+    lifetime.read_errors()  # an exception: a program that goes on has caught it
     kinds = (type(error), type(why))
     if kinds not in _made:
         _made[kinds] = type(type(why).__name__, kinds, {"__str__": _both, "__init__": _nothing})

@@ -18,8 +18,7 @@ import pytest
 
 from mmulator.doors import asserts
 from mmulator.doors.imports import environment, open_doors
-from mmulator.doors.pytest_findings import Findings, paragraphs
-from mmulator.doors.pytest_profiles import Coverage
+from mmulator.doors.pytest_reports import Coverage, Findings, paragraphs
 from mmulator.driver import Driver, Settings, current, progress, use
 from mmulator.driver import findings as told
 from mmulator.driver.report import Totals
@@ -136,8 +135,7 @@ class ThisTest:
         self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None, launches: int = 1
     ) -> None:
         """Add the findings of a sanitized launch; several that break one rule at one place are one. If the launch ended in an
-        error, the
-        test fails for that, or expects it.
+        error, the test fails for that, or expects it.
         """
         self.looked += launches
         kept = self.findings if error is None else self.before

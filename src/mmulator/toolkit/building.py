@@ -16,8 +16,7 @@ from mmulator.codegen.store import store
 from mmulator.errors import MmulatorError
 from mmulator.isa.targets import Target
 from mmulator.toolkit.fatbin import keeping
-from mmulator.toolkit.home import start_of
-from mmulator.toolkit.nvcc import FLAGS, find_nvcc, names_target, run_nvcc, version_of
+from mmulator.toolkit.nvcc import FLAGS, find_nvcc, names_target, run_nvcc, start_of, version_of
 from mmulator.versions import check
 
 HOPPER = Target(90, "a")

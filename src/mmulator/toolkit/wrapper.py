@@ -15,8 +15,7 @@ from mmulator.isa.chips import as_device
 from mmulator.isa.targets import Target
 from mmulator.toolkit.cubin import with_ptx
 from mmulator.toolkit.fatbin import own_target
-from mmulator.toolkit.home import start_of
-from mmulator.toolkit.nvcc import FLAGS, find_nvcc
+from mmulator.toolkit.nvcc import FLAGS, find_nvcc, start_of
 
 _SINGLE = {"-cubin", "-ptx", "-optix-ir", "-ltoir"}  # one file for one target is made
 _GENERATE, _CODE, _RUNTIME = {"-gencode", "-generate-code"}, {"-code", "-gpu-code"}, {"-cudart"}

@@ -392,7 +392,7 @@ def gradients_of_softmax_are_summed_in_pieces() -> None:
 
 
 def memory_is_counted() -> None:
-    from mmulator.doors.torch.cuda_memory import account
+    from mmulator.doors.torch.cuda_device import account
 
     before = account()["requested"]["all"]
     x = ones(1000)

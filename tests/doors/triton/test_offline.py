@@ -12,7 +12,7 @@ import triton
 
 import mmulator as mm
 from mmulator import versions
-from mmulator.doors.torch.cuda_compile import choose
+from mmulator.doors.torch.compiling import choose
 from mmulator.doors.triton.arguments import Packer, slots
 from mmulator.doors.triton.launcher import Utils
 from mmulator.doors.triton.versions import TABLE, interface, known

@@ -10,7 +10,7 @@ from mmulator.doors.libcuda import device as driver
 from mmulator.doors.libcuda.abi import Refused, c_string, needed, put, put_bytes
 from mmulator.doors.libcuda.codes import Code, texts
 from mmulator.doors.libcuda.state import check_device, state
-from mmulator.doors.library import leaving, x86_64
+from mmulator.doors.library import lifetime, x86_64
 from mmulator.doors.library.machines import HERE
 from mmulator.doors.nvrtc import resident_nvrtc
 from mmulator.driver.chips import DRIVER_VERSION
@@ -173,7 +173,7 @@ answers("cudaRuntimeGetVersion", "p", lambda: rows.VERSIONS[thread.version], los
 def _last(keep: bool) -> int:
     found = thread.last  # also a fault is told once (seen on an H200), although each later call returns it again
     if found:
-        leaving.read(found)
+        lifetime.read_errors(found)
     if not keep:
         thread.last = rows.SUCCESS
     return found

@@ -27,7 +27,7 @@ from mmulator.doors.libcuda import abi
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import PRIMARY, state
-from mmulator.doors.library.threads import keep
+from mmulator.doors.library.lifetime import keep
 from mmulator.errors import UnsupportedError
 from mmulator.refusals import register
 

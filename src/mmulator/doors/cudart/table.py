@@ -5,11 +5,11 @@ import ctypes
 import struct
 from typing import Any
 
-from mmulator.doors.cudart import binaries, device, graphs, launches, memory, rows
+from mmulator.doors.cudart import binaries, device, launches, memory, rows
 from mmulator.doors.library.boot import Door
 from mmulator.doors.library.elf import ENDED, ENTRIES_OF_LOG, LOG, LOG_ENTRY, LOGGED, STATE, TABLE
 
-CHAPTERS = (device, memory, launches, graphs)
+CHAPTERS = (device, memory, launches)
 TEXTS = ("cudaGetErrorName", "cudaGetErrorString")
 OF_NVRTC = ("nvrtcGetCUBINSize", "nvrtcGetCUBIN")  # that the libraries export, too
 _kept: list[Any] = []  # functions of C that the tables lead to

@@ -1,6 +1,5 @@
-"""cupy.ndarray over host memory. It computes what has equal bits on every machine that rounds as IEEE 754 says; other
-functions, and
-sums of floats, whose order is CuPy's, are refused by name.
+"""cupy.ndarray over host memory. It computes what has equal bits on every machine that rounds as IEEE 754 says; other functions,
+and sums of floats, whose order is CuPy's, are refused by name.
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from mmulator.doors.cupy.arrays import ndarray, refuse
-from mmulator.doors.cupy.compiling import compiled
-from mmulator.doors.cupy.kernels import RawKernel, RawModule
+from mmulator.doors.cupy.kernels import RawKernel, RawModule, compiled
 
 BLOCK = 128
 _PARAMETER = re.compile(r"\s*(raw\s+)?(const\s+)?(\w+)\s+(\w+)\s*$")

@@ -1,7 +1,6 @@
 """Operations of streams as values: what a node of a graph does when the graph runs, and what a captured stream records.
 
-MADE makes an operation from the name under which a captured function
-records itself and that function's arguments.
+MADE makes an operation from the name under which a captured function records itself and that function's arguments.
 """
 
 from collections.abc import Callable

@@ -20,7 +20,7 @@ from typing import Any
 
 from mmulator.doors.libcuda import caller
 from mmulator.doors.libcuda.codes import CODES, FAULTS, Code
-from mmulator.doors.library import leaving, threads
+from mmulator.doors.library import lifetime
 from mmulator.driver.findings import launched
 from mmulator.errors import (
     ExecutionFault,
@@ -179,7 +179,7 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
 
     @wraps(function)
     def call(*args: int) -> int:
-        threads.keep()
+        lifetime.keep()
         if pending:
             pending[0]()
         try:
@@ -208,7 +208,7 @@ def counted(name: str, error: BaseException | None, code: int) -> int:
         if error is None:  # no such kernel, or no such graph: to make it may have been refused
             said = register.doubt if launch else ""
         if said and not isinstance(error, _OWN):
-            leaving.opened(register.work(said, code, launch))
+            lifetime.opened(register.work(said, code, launch))
     elif isinstance(error, UnsupportedError):
         register.doubt = said
     return code

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from mmulator.doors.libcuda.abi import Refused, accepts, answers, api, c_string, name_of, put, put_bytes, put_int, text, untaken
 from mmulator.doors.libcuda.codes import CODES, Code, texts
 from mmulator.doors.libcuda.state import POOL, PRIMARY, CudaContext, check_device, state
-from mmulator.doors.library import leaving
+from mmulator.doors.library import lifetime
 from mmulator.driver.chips import DRIVER_VERSION
 from mmulator.launch import printing
 from mmulator.launch.limits import KIB, MAX_LOCAL
@@ -26,7 +26,7 @@ answers("cuDriverGetVersion", "p", lambda: DRIVER_VERSION)
 @api("cuGetErrorName", "ip")
 def get_error_name(code: int, out: int) -> int | None:
     name = name_of(code)
-    leaving.read(code)
+    lifetime.read_errors(code)
     put(out, c_string(name) if name else 0)
     return None if name else Code.INVALID_VALUE
 
@@ -38,7 +38,7 @@ def get_error_string(code: int, out: int) -> int | None:
         put(out, 0)
         return Code.INVALID_VALUE
     why = untaken() if code else None
-    leaving.read(code)
+    lifetime.read_errors(code)
     put(out, c_string(str(why) if why else texts().get(code, ("", CODES[code].lower().replace("_", " ")))[1]))
     return None
 

@@ -28,7 +28,7 @@ from mmulator.doors.libcuda.abi import (
     unsupported,
 )
 from mmulator.doors.libcuda.codes import Code
-from mmulator.doors.library import callers, leaving
+from mmulator.doors.library import callers, lifetime
 from mmulator.doors.library.elf import COUNT, ENDED, ENTRIES_OF_RING, ENTRY, RING, STATE, TABLE, Exports, library
 from mmulator.doors.library.loaded import resident
 from mmulator.doors.library.machines import HERE
@@ -154,8 +154,7 @@ def _open(data: bytes) -> ctypes.CDLL:
 
 def install() -> None:
     """Stand in for CUDA's driver in this process. Raises UnsupportedError where the real one is loaded already, and on systems
-    other
-    than Linux.
+    other than Linux.
     """
     with _lock:
         if _loaded:
@@ -238,7 +237,7 @@ def export_table(out: int, which: int) -> None:
         why = STATIC if holder is None or str(holder.resolve()) == callers.program() else f"{holder.name} has {STATIC_OF_LIBRARY}"
         print(f"mmulator: {why}", file=sys.stderr, flush=True)
         if holder is not None:
-            leaving.opened(register.work(why, Code.NOT_SUPPORTED, False))
+            lifetime.opened(register.work(why, Code.NOT_SUPPORTED, False))
     raise unsupported(
         "cuGetExportTable", "tables of the driver that no document describes",
         "CUDA's runtime asks for them where it is linked in statically: link with nvcc -cudart shared",

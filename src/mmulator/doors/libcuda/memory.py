@@ -242,11 +242,15 @@ def mem_host_unregister(address: int) -> None:
     _flags.pop(address, None)
 
 
+def _known(address: int) -> int:
+    find(address)
+    return address
+
+
 answers(
-    "cuMemHostGetDevicePointer cuMemHostGetDevicePointer_v2", "ppu", lambda address: find(address) and address, 0, 8, 3020,
-    runtime="HostGetDevicePointer",
+    "cuMemHostGetDevicePointer cuMemHostGetDevicePointer_v2", "ppu", _known, 0, 8, 3020, runtime="HostGetDevicePointer"
 )  # fmt: skip
-answers("cuMemHostGetFlags", "pp", lambda address: find(address) and _flags.get(address, 0), runtime="HostGetFlags")
+answers("cuMemHostGetFlags", "pp", lambda address: _flags.get(_known(address), 0), runtime="HostGetFlags")
 
 
 @api("cuMemGetInfo cuMemGetInfo_v2", "pp", 3020, runtime=True)

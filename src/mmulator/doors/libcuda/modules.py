@@ -60,7 +60,10 @@ def module_unload(handle: int) -> None:
     del state().objects[handle]
 
 
-answers("cuLibraryGetModule", "pp", lambda handle: state().find(handle, CudaLibrary) and handle, 0, 8)
+@api("cuLibraryGetModule", "pp")
+def library_module(out: int, handle: int) -> None:
+    state().find(handle, CudaLibrary)
+    put(out, handle)
 
 
 # functions ----------------------------------------------------------------------------------------------------------
@@ -85,7 +88,7 @@ answers(
     "cuModuleGetFunction cuLibraryGetKernel", "ppp", lambda handle, name: function(handle, text(name)), 0, 8,
     runtime="LibraryGetKernel",
 )  # fmt: skip
-answers("cuKernelGetFunction", "pp", lambda kernel: state().find(kernel, CudaKernel) and kernel, 0, 8)
+answers("cuKernelGetFunction", "pp", lambda kernel: state().find(kernel, CudaKernel).handle, 0, 8)
 answers("cuKernelGetLibrary cuFuncGetModule", "pp", _library_of, 0, 8)
 answers(
     "cuLibraryGetKernelCount cuModuleGetFunctionCount", "pp",

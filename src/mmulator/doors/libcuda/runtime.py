@@ -1,5 +1,4 @@
-"""Functions that kernels call and that a GPU's driver or CUDA's device runtime would define, as PTX: a barrier of all blocks of
-a
+"""Functions that kernels call and that a GPU's driver or CUDA's device runtime would define, as PTX: a barrier of all blocks of a
 grid, malloc and free.
 """
 

@@ -30,7 +30,50 @@ def install(driver: Any = None) -> None:
         use(driver)
     if _installed:
         return
-    from mmulator.doors.torch import device
-
     os.environ.setdefault("TRITON_DEFAULT_BACKEND", "mmulator")  # NVIDIA's driver would believe torch that there is a GPU
-    _installed.append(device.open())
+    _installed.append(_open())
+
+
+def _open() -> list[Any]:
+    """Create the device; returns all objects that must live as long as it. Raises UnsupportedError."""
+    import torch
+
+    from mmulator.doors import internals
+
+    internals.stand_in("torch", internals.TORCH, needed=internals.DEVICE)
+    from mmulator.doors.torch import (
+        attention,
+        collectives,
+        cuda,
+        cuda_graphs,
+        dispatch,
+        hooks,
+        kernels,
+        memory,
+        precision,
+        products,
+        random,
+        raw,
+        retyped,
+        sparse,
+        steps,
+    )
+    from mmulator.driver.addresses import watch
+    from mmulator.driver.memory import lenders
+
+    cuda.install()
+    guard = raw.guard()
+    raw.find()
+    hooks.answer(guard, raw.memory.answers)
+    dispatch.recorded = cuda_graphs.recorded
+    special = {**kernels.SPECIAL, **precision.kernels(), **products.kernels(), **steps.kernels(), **retyped.kernels()}
+    kept = dispatch.register(special, attention.COMPOSED)
+    vars(torch._C).update(attention.functions())
+    kept += [*collectives.register(), *sparse.register()]
+    dispatch.sparse_result = sparse.adopt
+    watch(torch)
+    lenders.append(raw.memory.blocks)
+    memory.storages()
+    random.install()
+    retyped.install()
+    return kept

@@ -1,11 +1,10 @@
 """torch's allocator once the device cuda exists, in machine code, since torch asks from all threads.
 
 Each block starts at a multiple of 512 bytes, as CUDA's allocator gives them, and unused bytes lie behind it, so that a kernel
-that runs over the end of one tensor does not reach the next. Results of operators are CPU tensors first (dispatch.py) and
-change
+that runs over the end of one tensor does not reach the next. Results of operators are CPU tensors first (dispatch.py) and change
 their device, so the CPU's tensors have such blocks too. A block of cuda is counted while it lives, and linked into a list, by
-which the driver finds the blocks whose addresses libraries of C++ give to kernels.
-Large blocks are kept when they are freed (spare.py).
+which the driver finds the blocks whose addresses libraries of C++ give to kernels. Large blocks are kept when they are freed
+(spare.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """torch.cuda where there is no GPU: torch's own Python finds in torch._C what a build for CUDA has there.
 
-`prepare()` runs before torch.cuda is executed, which then makes its classes from those here and takes these functions. Nothing
-of
+`prepare()` runs before torch.cuda is executed, which then makes its classes from those here and takes these functions. Nothing of
 torch.cuda is replaced: its checks and messages are torch's. A name in no table below is missing, and an error says so.
 """
 
@@ -17,16 +16,7 @@ import torch
 
 from mmulator.doors.imports import after_import
 from mmulator.doors.library.loaded import stands_in
-from mmulator.doors.torch import (
-    cuda_comm,
-    cuda_compile,
-    cuda_device,
-    cuda_graphs,
-    cuda_memory,
-    cuda_settings,
-    cuda_streams,
-    extensions,
-)
+from mmulator.doors.torch import compiling, cuda_device, cuda_graphs, cuda_settings, cuda_streams
 from mmulator.errors import UnsupportedError
 
 
@@ -85,7 +75,7 @@ def runtime() -> ModuleType:
     done: Callable[..., Error] = lambda *_: Error.success  # noqa: E731
     module.__dict__.update(
         cudaError=Error, cudaGetErrorString=lambda code: "no error" if code == 0 else f"error {int(code)}",
-        cudaMemGetInfo=cuda_memory.information, cudaProfilerStart=done, cudaProfilerStop=done, cudaHostRegister=done,
+        cudaMemGetInfo=cuda_device.information, cudaProfilerStart=done, cudaProfilerStop=done, cudaHostRegister=done,
         cudaHostUnregister=done, cudaDeviceSynchronize=done, __getattr__=_missing_of("torch.cuda.cudart()"),
     )  # fmt: skip
     return module
@@ -162,8 +152,7 @@ def prepare() -> None:
         )
     made: dict[str, Any] = {"_cuda_init": initialise, "_cudart": runtime(), "_nvtx": Markers()}
     for table in (
-        cuda_device.functions, cuda_device.accelerator, cuda_streams.functions, cuda_memory.functions, cuda_comm.functions,
-        cuda_graphs.functions, cuda_settings.functions,
+        cuda_device.functions, cuda_device.accelerator, cuda_streams.functions, cuda_graphs.functions, cuda_settings.functions,
     ):  # fmt: skip
         made |= table()
     made |= {name: absent(*said) for name, said in _ABSENT.items()}
@@ -174,8 +163,7 @@ def prepare() -> None:
     vars(torch._C).update(made, __getattr__=_missing)
     torch.version.cuda = cuda_device.version()
     after_import("torch.autograd.profiler", without_a_tracer)
-    cuda_compile.prepare()
-    extensions.prepare()
+    compiling.prepare()
 
 
 # Modules that copied names of torch._C; executed anew, in this order, where the door opens late.

@@ -1,7 +1,8 @@
-"""The device as torch.cuda knows it: the only one, with the properties of the driver's chip."""
+"""The device as torch.cuda knows it: the only one, with the properties of the driver's chip, its memory, copies to several."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
@@ -50,7 +51,7 @@ def exchange_device(index: int) -> int:
 
 
 def maybe_exchange_device(index: int) -> int:
-    """Exchange the device as `exchange_device` does; torch wants two functions."""
+    """Exchange the device as `exchange_device` does; torch wants two functions, of which each gets a handler."""
     return exchange_device(index)
 
 
@@ -124,26 +125,6 @@ def architectures() -> str:
     return " ".join(f"sm_{n}" for n in sorted({*BUILT_FOR, own}))
 
 
-def functions() -> dict[str, Any]:
-    """Functions that torch._C has in a build for CUDA, by name."""
-    return {
-        "_cuda_getDeviceCount": lambda: 1,
-        "_cuda_getDevice": lambda: 0,
-        "_cuda_setDevice": check_device,
-        "_cuda_exchangeDevice": exchange_device,
-        "_cuda_maybeExchangeDevice": maybe_exchange_device,
-        "_cuda_canDeviceAccessPeer": lambda device, peer: False,
-        "_cuda_hasPrimaryContext": lambda device: device == 0,
-        "_cuda_isInBadFork": lambda: False,
-        "_cuda_getArchFlags": architectures,
-        "_cuda_getCompiledVersion": lambda: CUDA[0] * 1000 + CUDA[1] * 10,
-        "_cuda_synchronize": lambda: None,
-        "_cuda_ipc_collect": lambda: None,
-        "_CudaDeviceProperties": Properties,
-        "_has_cuda": True,
-    }  # fmt: skip
-
-
 def _dtypes() -> set[Any]:
     """The dtypes that tensors of the device may have: all but quantized ones."""
     every = {t for t in vars(torch).values() if isinstance(t, torch.dtype)}
@@ -165,3 +146,133 @@ def accelerator() -> dict[str, Any]:
         "_accelerator_emptyCache": lambda: None,
         "_accelerator_emptyHostCache": lambda: None,
     }
+
+
+# operations of torch.nn.parallel over several devices, on the only one ---------------------------------------------------------
+def _only(devices: Sequence[int]) -> int:
+    """How often the only device is named. Raises torch.AcceleratorError for another."""
+    for device in devices:
+        check_device(device)
+    return len(devices)
+
+
+def scatter(
+    tensor: torch.Tensor, devices: Sequence[int], chunk_sizes: Sequence[int] | None = None, dim: int = 0, streams: Any = None
+) -> list[torch.Tensor]:
+    count = _only(devices)
+    parts = tensor.split(chunk_sizes, dim) if chunk_sizes is not None else tensor.chunk(count, dim)
+    return [part.to("cuda") for part in parts]
+
+
+def gather(tensors: Sequence[torch.Tensor], dim: int, destination: int | None = None) -> torch.Tensor:
+    """Tensors joined along a dimension. destination: 0, None for the current device, -1 for the CPU."""
+    whole = torch.cat([t if t.dim() else t.reshape(1) for t in tensors], dim)
+    if destination == -1:
+        return whole.cpu()
+    check_device(destination or 0)
+    return whole
+
+
+def broadcast(tensor: torch.Tensor, devices: Sequence[int]) -> list[torch.Tensor]:
+    return [tensor.to("cuda") for _ in range(_only(devices))]
+
+
+def broadcast_coalesced(tensors: Sequence[torch.Tensor], devices: Sequence[int], size: int) -> list[list[torch.Tensor]]:
+    return [[t.to("cuda") for t in tensors] for _ in range(_only(devices))]
+
+
+# the account of memory: the allocator's counters, in the form of torch's functions ----------------------
+Account = dict[str, dict[str, int]]
+_EVENTS = ("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free", "num_oom_rejections")
+
+
+def account() -> dict[str, Account]:
+    """Counters of each kind and each pool: current, peak, allocated, freed."""
+    from mmulator.doors.torch.allocator import KINDS, POOLS, SERIES, counters
+
+    values = iter(counters)
+    found: dict[str, Account] = {kind: {} for kind in KINDS}
+    for pool in POOLS:
+        for kind in KINDS:
+            found[kind][pool] = {series: next(values) for series in SERIES}
+    return found
+
+
+def statistics(device: int = 0) -> dict[str, Any]:
+    """The result of `torch._C._cuda_memoryStats`. Blocks that are kept for who asks next count as freed, so reserved is
+    allocated memory."""
+    check_device(device)
+    known = account()
+    counts, blocks, requests = known.values()
+    none = {pool: dict.fromkeys(series, 0) for pool, series in counts.items()}
+    return {
+        "allocation": counts, "segment": counts, "active": counts, "inactive_split": none,
+        "allocated_bytes": blocks, "reserved_bytes": blocks, "active_bytes": blocks, "inactive_split_bytes": none,
+        "requested_bytes": requests, "oversize_allocations": none["all"], "oversize_segments": none["all"],
+        "max_split_size": -1, "reserved_bytes_by_private_pools": {}, **dict.fromkeys(_EVENTS, 0),
+    }  # fmt: skip
+
+
+def reset_peak(device: int = 0) -> None:
+    """Set the peak to the current value."""
+    _set(device, lambda series: {"peak": series["current"]})
+
+
+def reset_accumulated(device: int = 0) -> None:
+    """Set the counters of allocated and freed memory to 0."""
+    _set(device, lambda series: {"allocated": 0, "freed": 0})
+
+
+def _set(device: int, changed: Any) -> None:
+    from mmulator.doors.torch.allocator import SERIES, counters
+
+    check_device(device)
+    for at in range(0, len(counters), len(SERIES)):
+        for name, value in changed(dict(zip(SERIES, counters[at : at + len(SERIES)]))).items():
+            counters[at + SERIES.index(name)] = value
+
+
+def information(device: int = 0) -> tuple[int, int]:
+    """(free bytes, all bytes) of the driver's chip."""
+    check_device(device)
+    total = current().device.memory
+    return max(total - account()["rounded"]["all"]["current"], 0), total
+
+
+def empty() -> None:
+    """Give the system the blocks that are kept for who asks next."""
+    from mmulator.doors.torch import raw
+
+    raw.memory.free_spare()
+
+
+def functions() -> dict[str, Any]:
+    """Functions that torch._C has in a build for CUDA, by name."""
+    return {
+        "_cuda_getDeviceCount": lambda: 1,
+        "_cuda_getDevice": lambda: 0,
+        "_cuda_setDevice": check_device,
+        "_cuda_exchangeDevice": exchange_device,
+        "_cuda_maybeExchangeDevice": maybe_exchange_device,
+        "_cuda_canDeviceAccessPeer": lambda device, peer: False,
+        "_cuda_hasPrimaryContext": lambda device: device == 0,
+        "_cuda_isInBadFork": lambda: False,
+        "_cuda_getArchFlags": architectures,
+        "_cuda_getCompiledVersion": lambda: CUDA[0] * 1000 + CUDA[1] * 10,
+        "_cuda_synchronize": lambda: None,
+        "_cuda_ipc_collect": lambda: None,
+        "_CudaDeviceProperties": Properties,
+        "_has_cuda": True,
+        "_cuda_memoryStats": statistics,
+        "_cuda_resetPeakMemoryStats": reset_peak,
+        "_cuda_resetAccumulatedMemoryStats": reset_accumulated,
+        "_cuda_emptyCache": empty,
+        "_cuda_getAllocatorBackend": lambda: "native",
+        "_cuda_cudaCachingAllocator_raw_alloc": lambda size, stream: current().memory.allocate(size, "raw memory").address,
+        "_cuda_cudaCachingAllocator_raw_delete": lambda address: current().memory.free(address),
+        "_accelerator_getDeviceStats": statistics,
+        "_accelerator_getMemoryInfo": information,
+        "_accelerator_resetPeakStats": reset_peak,
+        "_accelerator_resetAccumulatedStats": reset_accumulated,
+        "_scatter": scatter, "_gather": gather, "_broadcast": broadcast, "_broadcast_coalesced": broadcast_coalesced,
+    }  # fmt: skip

@@ -40,8 +40,7 @@ _known: dict[tuple[Any, ...], torch.Tensor] = {}
 
 def _twin(address: int, size: int) -> torch.UntypedStorage:
     """A CPU storage over memory that it does not own. It only says where bytes are, so it cannot become stale. There is one for
-    each
-    memory, so that torch sees which arguments overlap.
+    each memory, so that torch sees which arguments overlap.
     """
     found = _twins.get((address, size))
     if found is None:

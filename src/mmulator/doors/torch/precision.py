@@ -1,9 +1,8 @@
 """Operators that a GPU computes more exactly than the CPU's kernels: mostly f16 and bf16 in f32, rounding once at the end.
 
 torch's kernels for CUDA compute in `opmath_t` or `acc_type`, which is f32 for both. Most of the CPU's do; those below sum in
-bf16, or round on the way, with errors of up to hundreds of units in the last place. So they are run on f32 copies.
-Operators that round on the way on a GPU, too (sigmoid_backward, mse_loss), are not among them; steps.py has those that take
-other steps there.
+bf16, or round on the way, with errors of up to hundreds of units in the last place. So they are run on f32 copies. Operators that
+round on the way on a GPU, too (sigmoid_backward, mse_loss), are not among them; steps.py has those that take other steps there.
 """
 
 from __future__ import annotations
@@ -146,8 +145,7 @@ class Softmax(dispatch.Operator):
 
 class SoftmaxBackward(dispatch.Operator):
     """Backward of softmax and log_softmax; the last argument is the type that the input had. A GPU adds up a row in a tree, the
-    CPU one
-    by one, which over a vocabulary of f32 is off by 1e-5: so rows of f32 are added up in f64.
+    CPU one by one, which over a vocabulary of f32 is off by 1e-5: so rows of f32 are added up in f64.
     """
 
     def __init__(self, op: torch._ops.OpOverload) -> None:

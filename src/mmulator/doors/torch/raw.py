@@ -40,8 +40,7 @@ def guard() -> ctypes.c_uint64:
     """The place where torch keeps the device guard of CUDA; 0 where there is none. Raises UnsupportedError.
 
     Newer versions put a guard without effect there, when asked to and if the guard they find counts no devices. A build without
-    CUDA
-    finds no guard and gives up, so it is shown one for as long as the question takes.
+    CUDA finds no guard and gives up, so it is shown one for as long as the question takes.
     """
     library = Path(torch.__file__).parent / "lib" / "libc10.so"
     try:

@@ -119,8 +119,7 @@ def _types(op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def _moved(op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result, computed on integers of the elements' width, which share the memory of arguments that are written in place.
-    """
+    """The result, computed on integers of the elements' width, which share the memory of arguments that are written in place."""
     rare = next(t.dtype for t in _tensors((args, kwargs)) if t.dtype in _RARE)
     integer = _INTEGERS[rare.itemsize]
     views: dict[int, torch.Tensor] = {}

@@ -14,9 +14,8 @@ from functools import cache
 from typing import Any
 
 from mmulator.doors.triton.arrays import stand_in, take_arrays
-from mmulator.doors.triton.bench import measure, warn_left_out
 from mmulator.doors.triton.launcher import Launcher
-from mmulator.doors.triton.trials import Trials, trials
+from mmulator.doors.triton.trials import Trials, measure, trials, warn_left_out
 from mmulator.doors.triton.versions import interface
 from mmulator.doors.where import located
 from mmulator.driver import current
@@ -64,8 +63,7 @@ def is_active() -> bool:
 
 # arguments --------------------------------------------------------------------------------------------------------------
 def _binder_of(signature: Any, params: Any, backend: Any) -> Callable[..., Any]:
-    """The function that binds the arguments of a kernel's launches: Triton's own, tried a second time with stand-ins for
-    arrays.
+    """The function that binds the arguments of a kernel's launches: Triton's own, tried a second time with stand-ins for arrays.
     """
     bind = _originals["binder"](signature, params, backend)
     bind.__globals__.setdefault("__name__", "triton.runtime.jit")  # the code that watches data_ptr() recognises it by that
@@ -89,8 +87,7 @@ def _binder_of(signature: Any, params: Any, backend: Any) -> Callable[..., Any]:
 
 # benchmarks -------------------------------------------------------------------------------------------------------------
 def _replace(name: str, function: types.FunctionType) -> None:
-    """Replace the code of a function, also for those who hold it already, by `_run` with the function's parameters and
-    defaults.
+    """Replace the code of a function, also for those who hold it already, by `_run` with the function's parameters and defaults.
     """
     _originals[name] = types.FunctionType(
         function.__code__, function.__globals__, name, function.__defaults__, function.__closure__
@@ -130,9 +127,8 @@ def _prune_configs(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _run_tuned(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """A launch of an autotuner. With the setting `first`, configurations that do not fit are left out, as where all are
-    measured; if
-    none fits, the first one's error is raised.
+    """A launch of an autotuner. With the setting `first`, configurations that do not fit are left out, as where all are measured;
+    if none fits, the first one's error is raised.
     """
     run = _originals["run"]
     if current().settings.autotune != "first" or len(self.configs) < 2 or not is_active():

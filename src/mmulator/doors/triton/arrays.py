@@ -82,8 +82,7 @@ class ArrayPointer:
 
 def stand_in(value: Any) -> Any:
     """A value that Triton can take: the stand-in of an array, also inside a tuple; another value is itself. Raises LaunchError
-    for an
-    array whose elements Triton has no type for, or that is on a GPU.
+    for an array whose elements Triton has no type for, or that is on a GPU.
     """
     if isinstance(value, tuple):
         items = [stand_in(item) for item in value]
@@ -180,8 +179,7 @@ class _Tensor(ctypes.Structure):
 
 
 def _of_dlpack(value: Any) -> ArrayPointer:
-    """Stand-in of an array that speaks DLPack. NumPy does not read bf16 and fp8 through DLPack, so the struct itself is read;
-    the
+    """Stand-in of an array that speaks DLPack. NumPy does not read bf16 and fp8 through DLPack, so the struct itself is read; the
     value keeps its memory alive.
     """
     what = type(value).__name__

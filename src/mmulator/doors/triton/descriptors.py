@@ -211,8 +211,7 @@ def fill_tiled(
     address: int, swizzle: int, size: int, kind: int, block: Sequence[int], shape: Sequence[int], strides: Sequence[int],
     padding: int = 0,
 ) -> Map:  # fmt: skip
-    """`fill_tma_descriptor_tiled`, in Triton 3.5 and 3.6 `fill_tma_descriptor`. kind: of CUtensorMapDataType. padding: 1 is
-    NaN.
+    """`fill_tma_descriptor_tiled`, in Triton 3.5 and 3.6 `fill_tma_descriptor`. kind: of CUtensorMapDataType. padding: 1 is NaN.
     """
     return Map(tiled(address, swizzle, size, _driver_type(kind), block, shape, strides, padding == 1, "a tensor descriptor"))
 

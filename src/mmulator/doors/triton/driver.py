@@ -102,7 +102,7 @@ class MmulatorDriver(DriverBase):
         return self._device.TorchInterface() if self._arguments.torch_door() is None else sys.modules["torch"].cuda
 
     def get_benchmarker(self) -> Callable[..., Any]:
-        from mmulator.doors.triton.bench import benchmark
+        from mmulator.doors.triton.trials import benchmark
 
         return benchmark
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from mmulator.doors import internals
-from mmulator.doors.triton import internals as names
 from mmulator.versions import check, number
 
 
@@ -51,7 +50,7 @@ def interface() -> Interface:
 
     version = str(getattr(triton, "__version__", "of no version"))
     check("triton", version)
-    internals.stand_in("triton", names.NAMES, needed=names.LAUNCHES)
+    internals.stand_in("triton", internals.TRITON, needed=internals.LAUNCHES)
     return known(version)
 
 

@@ -1,7 +1,10 @@
-"""Threads of a program that Python did not start: each keeps its Python state for as long as it lives.
+"""Lives of a program's threads, which keep their Python state, and the end of a process in which work was refused.
 
-Without this, ctypes makes a new state for every call of such a thread, and what a `threading.local` holds is lost: the thread's
-context, its last error, the launch between <<< and >>>.
+Without that state ctypes makes a new one for every call of a thread that Python did not start, and what a `threading.local`
+holds is lost: the thread's context, its last error, the launch between <<< and >>>.
+
+Where work was refused, the process ends with a last line and, under `mmulator exec`, with exit code 4 in place of 0. Python does
+not know the exit code, and is over when C's functions of on_exit(3) get it; so a native function does.
 """
 
 import atexit
@@ -16,6 +19,8 @@ from mmulator.codegen import loading
 from mmulator.codegen.lang import native
 from mmulator.codegen.types import Struct, i32, ptr_to, u64, void
 from mmulator.doors.library.boot import call
+from mmulator.driver import findings as told
+from mmulator.refusals import GATHERED, REFUSED, RefusedWork, register
 
 ThreadCalls = Struct("ThreadCalls", [("ensure", u64), ("release", u64)])  # functions of Python; 0 when Python ends
 
@@ -84,3 +89,38 @@ def keep() -> None:
             _at_end.append(_AtEnd())
     ctypes.pythonapi.PyGILState_Ensure()  # without a Release: the count never comes to 0
     _at_end[0].mark()
+
+
+_libc = ctypes.CDLL(None)
+_prepared: list[int] = []  # the address of `leave`, from the first refusal on
+
+
+@native
+def leave(status: i32, function: u64) -> None:
+    """Call exit(4), `function`, where a process ends with 0: functions of atexit(3) that are left run then."""
+    if status == 0:
+        call(function, void, i32(REFUSED))
+
+
+def opened(refusal: RefusedWork) -> None:
+    """Work was refused, and the program may pass over its code."""
+    if not _prepared:
+        _prepared.append(loading.address(leave))  # now: no thread can start when Python ends
+        atexit.register(_end)
+        os.register_at_fork(after_in_child=register.clear)
+    told.pass_on(refusal)
+
+
+def read_errors(code: int | None = None) -> None:
+    """The program has asked for an error, of any code or of this one: it knows of refusals."""
+    if found := register.read(code):
+        told.pass_on(*found)
+
+
+def _end() -> None:
+    line = register.line()
+    if not line:
+        return
+    told.finish_refused(line)
+    if os.environ.get("MMULATOR_EXEC") and not os.environ.get(GATHERED) and hasattr(_libc, "on_exit"):
+        _libc.on_exit(ctypes.c_void_p(_prepared[0]), _libc.exit)
