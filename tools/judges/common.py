@@ -11,9 +11,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from mmulator.files import write
@@ -157,6 +159,36 @@ def done(kept: Path | None) -> dict[str, Any]:
     """What an interrupted run has found, by case."""
     lines = kept.read_text().splitlines() if kept and kept.exists() else []
     return {line["case"]: line["found"] for line in map(json.loads, lines)}
+
+
+def resumed(
+    options: argparse.Namespace, tasks: Mapping[str, Callable[[Path], Any]], pool: type[Executor] = ProcessPoolExecutor
+) -> dict[str, Any]:
+    """What tasks give, as JSON holds it (`restored` makes answers of it), by their names; an interrupted run goes on.
+
+    options: of the command line; results are kept in its folder `work`, for this mmulator.
+    tasks: by name; each is called with the folder for its files.
+    pool: of processes or threads.
+    """
+    from mmulator.codegen.sources import fingerprint
+
+    with TemporaryDirectory() as scratch, pool(options.jobs) as workers:  # type: ignore[call-arg]
+        work = (options.work or Path(scratch)).resolve()
+        kept = work / f"done-{fingerprint()[:16]}.jsonl"
+        found = done(kept)
+        waiting = {workers.submit(task, work): name for name, task in tasks.items() if name not in found}
+        for number, future in enumerate(as_completed(waiting), 1):
+            name, result = waiting[future], future.result()
+            found[name] = json.loads(json.dumps(asdict(result) if isinstance(result, Answer) else result))
+            keep(kept, {"case": name, "found": found[name]})
+            if number % 50 == 0:
+                print(f"{number} of {len(waiting)}", file=sys.stderr, flush=True)
+    return {name: found[name] for name in tasks}
+
+
+def restored(found: Mapping[str, Any]) -> Answer:
+    """The answer of a task, as `resumed` gives it."""
+    return Answer(**{**found, "found": tuple(found["found"])})
 
 
 def compiled(source: str, work: Path | None, options: tuple[str, ...] = OPTIONS) -> str:
