@@ -246,6 +246,22 @@ def sanitized(launch: Callable[[], Any]) -> tuple[tuple[str, ...], str]:
     return tuple(sorted({finding.rule for finding in findings})), error
 
 
+def run_suite(options: argparse.Namespace, runner: str, device: str, words: Sequence[str], **environment: str) -> None:
+    """Run tests of others with pytest, their launches sanitized.
+
+    options: of the command line.
+    runner: the module of tools.judges that is a plug-in of these tests.
+    device: of mmulator.
+    words: tests and options of pytest.
+    environment: more variables.
+    """
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT / "src"), str(ROOT)]))
+    command = [sys.executable, "-m", "pytest", "-p", f"tools.judges.{runner}", "-p", "no:cacheprovider", "-q", "--tb=short"]
+    command += [f"--mmulator={device}", "--sanitize", "--mmulator-timeout=300", *words]
+    command += ["-k", options.only] * bool(options.only)
+    subprocess.run(command, cwd=options.folder, env={**os.environ, "PYTHONPATH": path, **environment}, stdout=sys.stderr)
+
+
 _RULES = re.compile(r"\[([a-z]+(?:-[a-z]+)+(?:,\s+[a-z]+(?:-[a-z]+)+)*)\]")
 
 
