@@ -65,22 +65,29 @@ IMAGES = Encoded(BY_NAME["f16"], (32, 9, 7, 3), (64, 576, 4032), (1, 1, 1, 1), i
                  channels=16, pixels=20, swizzle="32B")  # fmt: skip
 
 
+def moves_as_the_model(
+    fields: Encoded, where: tuple[int, ...], mode: str, space: str = "cluster", box: int = 1024, bytes: int | None = None,
+    halo: tuple[int, ...] = (), device: str | None = "sm_100",
+) -> None:  # fmt: skip
+    """A load of a box moves the bytes that the model moves. box: its place in the shared memory."""
+    kind = "f16" if fields.type.name == "f16" else "raw"
+    memory, window = vectors.data(5, 16384, kind).copy(), vectors.data(6, 12288, "raw").copy()
+    want = window.copy()
+    place = places(fields, where, halo, shared=1024 + box, mode=mode)
+    model.load(fields, place, memory[256:], want, 1024)
+    kernel = copies.load_kernel(fields.rank, mode, space)
+    expected = fields.transaction_bytes if bytes is None else bytes
+    copies.launch(kernel, fields, window, memory, 256, box, where, halo, bytes=expected, device=device)
+    assert (window == want).all()
+
+
 @pytest.mark.parametrize("fields", [
     encoded(box=(64, 1), swizzle="128B"), encoded(box=(64, 1), swizzle="128B_atom_32B"), encoded(box=(16, 1)),
     encoded(box=(64, 1), swizzle="128B_atom_32B_flip_8B"), encoded(box=(64, 1), swizzle="128B_atom_64B", oob_fill="nan"),
 ], ids=lambda m: m.swizzle)  # fmt: skip
 @pytest.mark.parametrize("where", [(0, 3, 1, 39, 7), (32, -1, 40, 0, 12), (-8, 5, 5, 5, 5)])
 def test_rows_of_a_matrix_are_gathered(fields: Encoded, where: tuple[int, ...]) -> None:
-    fields = replace(fields, box_bytes=None)
-    memory = vectors.data(5, 16384, "f16").copy()
-    window = vectors.data(6, 8192, "raw").copy()
-    want = window.copy()
-    expected = fields.box[0] * 4 * 2
-    place = places(fields, where, shared=1024 + 1024, mode="tile::gather4")
-    model.load(fields, place, memory[256:], want, 1024)
-    kernel = copies.load_kernel(2, "tile::gather4", "cta")
-    copies.launch(kernel, fields, window, memory, 256, 1024, where, bytes=expected, device="sm_100")
-    assert (window == want).all()
+    moves_as_the_model(replace(fields, box_bytes=None), where, "tile::gather4", "cta", bytes=fields.box[0] * 4 * 2)
 
 
 @pytest.mark.parametrize("where", [(0, 3, 1, 39, 7), (32, 40, 50, 0, 12)])
@@ -98,36 +105,22 @@ def test_rows_of_a_matrix_are_scattered(where: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("halo", [0, 2])
 @pytest.mark.parametrize("where", [(0, -1, 0, 0), (16, 4, 6, 2), (0, 0, -3, 1)])
 def test_columns_along_w(mode: str, halo: int, where: tuple[int, ...]) -> None:
-    memory, window = vectors.data(5, 16384, "f16").copy(), vectors.data(6, 12288, "raw").copy()
-    want = window.copy()
-    place = places(IMAGES, where, (halo, 1), shared=2048, mode=mode)
-    model.load(IMAGES, place, memory[256:], want, 1024)
-    kernel = copies.load_kernel(4, mode, "cluster")
-    copies.launch(kernel, IMAGES, window, memory, 256, 1024, where, (halo, 1), bytes=place.memory.size * 2, device="sm_100")
-    assert (window == want).all()
+    size = places(IMAGES, where, (halo, 1), shared=2048, mode=mode).memory.size
+    moves_as_the_model(IMAGES, where, mode, bytes=2 * size, halo=(halo, 1))
 
 
 @pytest.mark.parametrize(("kind", "size"), [("b4x16", 8), ("b4x16_p64", 8), ("b6x16_p32", 12)])
 def test_small_elements(kind: str, size: int) -> None:
     """Sixteen of them come together, with padding where the type has it."""
     fields = Encoded(BY_NAME[kind], (128, 6), (size * 8 + 32,), (1, 1), box=(128, 4), swizzle="none")
-    memory, window = vectors.data(5, 4096, "raw").copy(), vectors.data(6, 4096, "raw").copy()
-    want = window.copy()
-    model.load(fields, places(fields, (0, 4), shared=1152), memory[256:], want, 1024)
-    kernel = copies.load_kernel(2, "tile", "cta")
-    copies.launch(kernel, fields, window, memory, 256, 128, (0, 4), bytes=fields.transaction_bytes, device="sm_100")
-    assert (window == want).all()
+    moves_as_the_model(fields, (0, 4), "tile", "cta", box=128)
 
 
 @pytest.mark.parametrize("swizzle", ["none", "64B"])
 def test_a_box_that_is_wider_than_its_tensor(swizzle: str) -> None:
     """The box lies outside by as much on the left as on the right."""
     fields = Encoded(BY_NAME["f16"], (16, 40), (32,), (1, 1), box=(32, 8), swizzle=swizzle)
-    memory, window = vectors.data(5, 4096, "f16").copy(), vectors.data(6, 4096, "raw").copy()
-    want = window.copy()
-    model.load(fields, places(fields, (-8, 3), shared=2048), memory[256:], want, 1024)
-    copies.launch(copies.load_kernel(2, "tile"), fields, window, memory, 256, 1024, (-8, 3), bytes=fields.transaction_bytes)
-    assert (window == want).all()
+    moves_as_the_model(fields, (-8, 3), "tile", device=None)
 
 
 # several blocks -------------------------------------------------------------------------------------------------------

@@ -361,57 +361,33 @@ SEEDS = range(12)
 START, DONE = 5.0, 21.0  # the accumulator's first value, and with 16 products of 1
 
 
+TURNED = ACCUMULATE.format(1, 2, 3, 4, "0"), ACCUMULATE.format(5, 6, 7, 8, "0")
+NAN = "  mov.f32 %f1, 0f7FC00000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;\n"
+ADD = "  add.f32 %f9, %f9, %f{};\n"
+# what is done; the two values that each thread stores
+ARRIVALS: dict[str, tuple[str, tuple[float, float]]] = {
+    "wait_group brings the result": (FIRST + COMMIT + wait(0), (DONE, START)),
+    "without a wait the registers keep their value": (FIRST + COMMIT, (START, START)),
+    "without a commit the wait covers nothing": (FIRST + wait(0), (START, START)),
+    "wait_group n leaves n groups pending": (FIRST + COMMIT + SECOND + COMMIT + wait(1), (DONE, START)),
+    "one group holds all that was issued before its commit": (FIRST + SECOND + COMMIT + wait(0), (DONE, DONE)),
+    "accumulation goes on in flight": (FIRST + FIRST + COMMIT + FIRST + COMMIT + wait(0), (START + 48, START)),
+    "scale-d off does not read the accumulator": (NAN + FENCE + TURNED[0] + COMMIT + wait(0), (16, START)),
+    # ptxas renames; compilers rely on it
+    "a copy before the wait means the value after it": (
+        FIRST + COMMIT + "  mov.f32 %f9, %f1;\n" + wait(0) + "  mov.f32 %f5, %f9;\n", (DONE, DONE)),
+    # compilers add up products of FP8 in f32 so, before the commit; ptxas waits (C7517)
+    "sums before the wait are those after it": (
+        "  mov.f32 %f9, 0f3F800000;\n" + FENCE + TURNED[0] + ADD.format(1) + TURNED[1] + ADD.format(5) + COMMIT + wait(0)
+        + "  mov.f32 %f1, %f9;\n", (1 + 16 + 16, 16)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ARRIVALS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_wait_group_brings_the_result(seed: int) -> None:
-    assert (products(FENCE + FIRST + COMMIT + wait(0) + STORE_BOTH, seed)[:, 0] == DONE).all()
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_without_a_wait_the_registers_keep_their_value(seed: int) -> None:
-    assert (products(FENCE + FIRST + COMMIT + STORE_BOTH, seed) == START).all()
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_without_a_commit_the_wait_covers_nothing(seed: int) -> None:
-    assert (products(FENCE + FIRST + wait(0) + STORE_BOTH, seed) == START).all()
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_wait_group_n_leaves_n_groups_pending(seed: int) -> None:
-    out = products(FENCE + FIRST + COMMIT + SECOND + COMMIT + wait(1) + STORE_BOTH, seed)
-    assert (out[:, 0] == DONE).all() and (out[:, 1] == START).all()
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_one_group_holds_all_that_was_issued_before_its_commit(seed: int) -> None:
-    assert (products(FENCE + FIRST + SECOND + COMMIT + wait(0) + STORE_BOTH, seed) == DONE).all()
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_accumulation_goes_on_in_flight(seed: int) -> None:
-    assert (products(FENCE + FIRST + FIRST + COMMIT + FIRST + COMMIT + wait(0) + STORE_BOTH, seed)[:, 0] == START + 48).all()
-
-
-def test_scale_d_off_does_not_read_the_accumulator() -> None:
-    nan = "  mov.f32 %f1, 0f7FC00000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;\n"
-    assert (products(nan + FENCE + ACCUMULATE.format(1, 2, 3, 4, "0") + COMMIT + wait(0) + STORE_BOTH)[:, 0] == 16).all()
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_copy_before_the_wait_means_the_value_after_it(seed: int) -> None:
-    """ptxas renames; compilers rely on it."""
-    body = FENCE + FIRST + COMMIT + "  mov.f32 %f9, %f1;\n" + wait(0) + "  mov.f32 %f5, %f9;\n" + STORE_BOTH
-    assert (products(body, seed) == DONE).all()
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_sums_before_the_wait_are_those_after_it(seed: int) -> None:
-    """Compilers add up products of FP8 in f32 so, before the commit; ptxas waits (C7517)."""
-    first, second = ACCUMULATE.format(1, 2, 3, 4, "0"), ACCUMULATE.format(5, 6, 7, 8, "0")
-    add = "  add.f32 %f9, %f9, %f{};\n"
-    body = "  mov.f32 %f9, 0f3F800000;\n" + FENCE + first + add.format(1) + second + add.format(5) + COMMIT + wait(0)
-    out = products(body + "  mov.f32 %f1, %f9;\n" + STORE_BOTH, seed)
-    assert (out == [1 + 16 + 16, 16]).all()
+def test_when_results_arrive(what: str, seed: int) -> None:
+    body, values = ARRIVALS[what]
+    assert (products(FENCE + body + STORE_BOTH, seed) == values).all()
 
 
 def test_operands_are_read_between_issue_and_wait() -> None:

@@ -12,6 +12,7 @@ import pytest
 from mmulator.host.module import Module
 from mmulator.isa.form import Form
 from mmulator.isa.names.mnemonic import parse_mnemonic
+from tests.support.matrix_kernels import load, registers, store
 
 FOLDER = os.environ.get("MMULATOR_GOLDEN", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="MMULATOR_GOLDEN names no folder of hardware vectors")
@@ -30,28 +31,15 @@ def arrays(name: str, number: str) -> dict[str, np.ndarray]:
         return {k.partition(".")[2]: stored[k] for k in stored.files if k.startswith(number + ".")}
 
 
-def registers(name: str, count: int) -> str:
-    return "{" + ", ".join(f"%{name}{i}" for i in range(count)) + "}"
-
-
-def load(name: str, count: int, wide: bool, threads: int) -> list[str]:
-    """Registers of a thread from [blocks][threads][count] words."""
-    size = 8 if wide else 4
-    lines = [f"ld.param.u64 %p, [{name}];", f"mad.wide.u32 %p, %at, {size * count}, %p;"]
-    return lines + [f"ld.global.b{8 * size} %{name}{i}, [%p+{size * i}];" for i in range(count)]
-
-
 def mma_kernel(form: Form, counts: dict[str, int], wide: bool, selector: int | None) -> str:
     kind = "b64" if wide else "b32"
     names = [*"abc", *("e" if selector is not None else "")]
-    body = [line for n in names for line in load(n, counts[n], wide and n != "e", 32)]
+    size = 8 if wide else 4
+    body = [line for n in names for line in load(n, counts[n], size if n != "e" else 4)]
     operands = [registers(n, counts[n]) for n in ("d", "a", "b", "c")]
     if selector is not None:
         operands += ["%e0", str(selector)]
-    body.append(f"{form.mnemonic} {', '.join(operands)};")
-    size = 8 if wide else 4
-    body += ["ld.param.u64 %p, [d];", f"mad.wide.u32 %p, %at, {size * counts['d']}, %p;"]
-    body += [f"st.global.{kind} [%p+{size * i}], %d{i};" for i in range(counts["d"])]
+    body += [f"{form.mnemonic} {', '.join(operands)};", *store("d", counts["d"], size)]
     declared = " ".join(f".reg .{kind if n != 'e' else 'b32'} %{n}<{counts[n]}>;" for n in (*names, "d"))
     params = ", ".join(f".param .u64 {n}" for n in (*names, "d"))
     head = f"{declared} .reg .b64 %p; .reg .b32 %at, %t; mov.u32 %at, %ctaid.x; mov.u32 %t, %tid.x; mad.lo.u32 %at, %at, 32, %t;"
@@ -121,12 +109,12 @@ def test_wgmma(number: str, what: dict[str, Any]) -> None:
     data = arrays("wgmma", number)
     in_registers = what["a"] == "registers"
     nd = data["d"].shape[-1]
-    body = load("c", nd, False, 128)
+    body = load("c", nd)
     sparse = form.sparse
     if in_registers:
-        body += load("a", 4, False, 128)
+        body += load("a", 4)
     if sparse:
-        body += load("e", 1, False, 128)
+        body += load("e", 1)
     body += [
         "ld.param.u64 %p, [smem];", "mov.u32 %s, tile;", "shl.b32 %w, %t, 4;", "cvt.u64.u32 %q, %w;", "add.u64 %p, %p, %q;",
         "add.u32 %s, %s, %w;", "mov.u32 %w, 0;",

@@ -10,7 +10,7 @@ import pytest
 from mmulator.isa import table
 from tests.support import places, sources
 
-ROOT = places.ROOT / "src" / "mmulator"
+ROOT = sources.SOURCE
 # Each layer imports only layers before it; names in one tuple do not know each other.
 ORDER: tuple[tuple[str, ...], ...] = (
     ("lazy", "classes", "refusals"), ("entries", "schemas"), ("floating",), ("location",), ("source",), ("rules", "demangle"),
@@ -36,7 +36,7 @@ Imports = tuple[ast.Import | ast.ImportFrom, ...]
 @cache
 def statements(path: Path) -> tuple[Imports, Imports]:
     """The imports of a file, inside functions too: all, and those that are not for types alone."""
-    tree = ast.parse(path.read_text())
+    tree = sources.tree(path)
     every, running = (
         tuple(s for s in sources.statements(tree, types) if isinstance(s, ast.Import | ast.ImportFrom)) for types in (True, False)
     )
@@ -56,7 +56,7 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-FILES = sorted(p for p in ROOT.rglob("*.py") if p != ROOT / "__init__.py")
+FILES = [p for p in sources.FILES if p != ROOT / "__init__.py"]
 
 
 def test_imports_go_one_way() -> None:
@@ -140,7 +140,7 @@ def rooms() -> tuple[Counter[str], Counter[Path]]:
     lines, files = Counter[str](), Counter[Path]()
     for path in FILES:
         room = "/".join(path.relative_to(ROOT).parts[:2]) if layer(path) == "doors" else layer(path)
-        lines[room] += len(path.read_text().splitlines())
+        lines[room] += len(sources.text(path).splitlines())
         files[path.parent] += path.stem != "__init__"
     return lines, files
 
@@ -165,22 +165,13 @@ def test_chapters_have_one_name_on_every_storey() -> None:
         assert files <= CHAPTERS | shared and not CHAPTERS & shared
 
 
-def natives(text: str) -> list[str]:
-    """Native functions of a file, by their names."""
-    tree = ast.parse(text)
-    return [
-        node.name for node in tree.body
-        if isinstance(node, ast.FunctionDef) and any("native" in ast.unparse(d) for d in node.decorator_list)
-    ]  # fmt: skip
-
-
 def test_no_two_native_functions_have_one_name() -> None:
     """A kernel's native code is one program: of two functions of one name it would call whichever came first."""
     where: dict[str, list[str]] = {}
     for storey in ("native", "sanitizer"):
         for path in sorted((ROOT / storey).rglob("*.py")):
-            for name in natives(path.read_text()):
-                where.setdefault(name, []).append(f"{storey}/{path.stem}")
+            for node in {*sources.natives(tree := sources.tree(path))} & {*tree.body}:
+                where.setdefault(node.name, []).append(f"{storey}/{path.stem}")
     assert len(where) > 100 and not {name: files for name, files in where.items() if len(files) > 1}
 
 
@@ -191,7 +182,7 @@ def test_files_of_tests_have_the_names_of_chapters() -> None:
 
 
 def test_no_file_needs_a_map() -> None:
-    long = {str(p.relative_to(ROOT)): n for p in FILES if (n := len(p.read_text().splitlines())) > LONGEST}
+    long = {str(p.relative_to(ROOT)): n for p in FILES if (n := len(sources.text(p).splitlines())) > LONGEST}
     assert not long
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import mmulator
 from mmulator.diagnostics.findings.orders import MOST_CLUSTERS
 from mmulator.launch.limits import MAX_CLUSTER, MAX_LOCAL
 from mmulator.native.asynchrony.maps import MOST_ROW, MOST_SPAN
@@ -22,8 +21,9 @@ from mmulator.sanitizer.checks.values import ROOM
 from mmulator.sanitizer.checks.waits import ATOMS
 from mmulator.sanitizer.order.views import PLANES
 from mmulator.sanitizer.shadow.records import DOUBTS, MET
+from tests.support import sources
 
-ROOT = Path(mmulator.__file__).parent
+ROOT = sources.SOURCE
 FILES = (
     *sorted((ROOT / "native").rglob("*.py")), *sorted((ROOT / "sanitizer").rglob("*.py")),
     ROOT / "twin" / "moves.py", ROOT / "twin" / "shared.py",
@@ -169,28 +169,14 @@ class Loop:
         return f"{self.file}:{self.node.lineno} ({self.function})"
 
 
-def is_native(node: ast.expr) -> bool:
-    return ast.unparse(node.func if isinstance(node, ast.Call) else node) == "native"
-
-
 @cache
-def natives(text: str) -> tuple[ast.FunctionDef, ...]:
-    """Native functions of a file, those that factories make among them."""
-    tree = ast.parse(text)
-    made = {
-        first.id
-        for a in ast.walk(tree)
-        if isinstance(a, ast.Call) and isinstance(a.func, ast.Name) and a.func.id == "Native"
-        for first in a.args[:1]
-        if isinstance(first, ast.Name)
-    }
-    found = [f for f in ast.walk(tree) if isinstance(f, ast.FunctionDef)]
-    return tuple(f for f in found if any(map(is_native, f.decorator_list)) or f.name in made)
+def natives(path: Path) -> list[ast.FunctionDef]:
+    return sources.natives(sources.tree(path))
 
 
-def loops(file: str, text: str) -> Iterator[Loop]:
+def loops(file: str, functions: list[ast.FunctionDef]) -> Iterator[Loop]:
     """Loops at run time of a file's native functions."""
-    for f in natives(text):
+    for f in functions:
         for node in ast.walk(f):
             counts = isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "range"
             if isinstance(node, ast.While) or counts:
@@ -262,7 +248,7 @@ def needed(loop: Loop) -> tuple[set[str], set[str]]:
 
 @cache
 def every() -> tuple[Loop, ...]:
-    return tuple(loop for p in FILES for loop in loops(str(p.relative_to(ROOT)), p.read_text()))
+    return tuple(loop for p in FILES for loop in loops(str(p.relative_to(ROOT)), natives(p)))
 
 
 def test_every_loop_of_native_code_is_bounded() -> None:
@@ -305,7 +291,7 @@ def g():
         for i in range(n // 2): pass
     return Native(h)
 """
-    wanted = [needed(loop) for loop in loops("x.py", text)]
+    wanted = [needed(loop) for loop in loops("x.py", sources.natives(ast.parse(text)))]
     assert sorted(key for terms, walks in wanted for key in terms | walks) == [
         "box.count", "f.end", "f.words[0]", "f: left != 0", "h.n",
     ]  # fmt: skip
@@ -362,7 +348,7 @@ def test_counts_of_shifts_are_below_the_width() -> None:
     counts = {
         ast.unparse(node.right)
         for p in FILES
-        for f in natives(p.read_text())
+        for f in natives(p)
         for node in ast.walk(f)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.LShift | ast.RShift) and not is_constant(node.right)
     }

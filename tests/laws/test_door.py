@@ -22,12 +22,12 @@ from mmulator.native.hooks.profile import PROFILE
 from mmulator.native.hooks.steps import STEPS
 from mmulator.native.hooks.timeline import TIMELINE
 from mmulator.sanitizer.instrument import SANITIZE
-from tests.support import places
+from tests.support import sources
 from tests.support.memory_ways import READS, WRITES, Walk, statements
 from tests.support.ptx_text import stored
 from tests.support.tracing import MEMORY, REGISTER, REGISTERS, TRACE, Event, traced
 
-PACKAGE = places.ROOT / "src" / "mmulator"
+PACKAGE = sources.SOURCE
 HOUSES = ("native", "sanitizer", "compiler", "diagnostics", "host")
 NATIVE = sorted(p for p in (PACKAGE / "native").rglob("*.py") if p.stem != "__init__")
 DOOR, TABLES = ("windows", "shapes"), "tables"  # its files; in which it looks up windows
@@ -93,12 +93,12 @@ def test_only_the_door_knows_where_memory_lies() -> None:
 
 
 def _knows_not_where_memory_lies(path: Path) -> None:
-    text = path.read_text()
+    text = sources.text(path)
     if not re.search("call_pointer|ptr|POINTERS|" + "|".join(FIELDS), text):
         return
     made = re.findall(r"(?<!call_pointer\()\b(?:ptr|POINTERS|ptr\.vec\(\d+\))\([^)]*\)", text)
     assert not made or path.stem in DOOR, f"{made}: pointers are made at the door"
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(sources.tree(path)):
         name = node.attr if isinstance(node, ast.Attribute) and "native" in path.parts else None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READERS:
             first = node.args[0] if node.args else None

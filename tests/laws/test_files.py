@@ -18,9 +18,9 @@ import pytest
 from mmulator import files
 from mmulator.errors import LaunchError, MmulatorError
 from mmulator.record.trace import write as write_trace
-from tests.support.places import PACKAGE, ROOT
+from tests.support import sources
+from tests.support.places import ROOT
 
-SOURCES = PACKAGE / "mmulator"
 # Who writes files without files.py, and why
 OTHERS = {
     "files.py": "writes beside and renames",
@@ -59,9 +59,8 @@ def writes(tree: ast.AST) -> Iterator[ast.Call]:
 def test_all_files_are_written_by_one_function() -> None:
     found: dict[str, list[str]] = {}
     used = set()
-    for path in sorted(SOURCES.rglob("*.py")):
-        name = path.relative_to(SOURCES).as_posix()
-        tree = ast.parse(path.read_text())
+    for path in sources.FILES:
+        name, tree = path.relative_to(sources.SOURCE).as_posix(), sources.tree(path)
         into = [n for n in ast.walk(tree) if isinstance(n, ast.With) and "replacing(" in ast.unparse(n).splitlines()[0]]
         inside = {id(call) for block in into for call in ast.walk(block)}
         calls = [call for call in writes(tree) if id(call) not in inside]

@@ -9,9 +9,9 @@ import pytest
 
 from mmulator.rules import RULES, words
 from mmulator.rules.text import OF_LAUNCHES
-from tests.support import breaches, places
+from tests.support import breaches, sources
 
-SOURCE = places.ROOT / "src" / "mmulator"
+SOURCE = sources.SOURCE
 FILES = {
     "faults": (*SOURCE.glob("diagnostics/faults/*.py"), *SOURCE.glob("diagnostics/*.py")),
     "findings": (*SOURCE.glob("diagnostics/findings/*.py"), SOURCE / "rules" / "words.py", SOURCE / "findings.py"),
@@ -38,7 +38,7 @@ def pieces(tree: ast.AST) -> Iterator[str]:
 @pytest.mark.parametrize("part", FILES)
 def test_every_piece_of_a_sentence_is_in_a_text(part: str) -> None:
     """tests/ub/missing_PART.txt has those that are in none; it may only shrink."""
-    every = [(file.name, piece, [piece]) for file in FILES[part] for piece in pieces(ast.parse(file.read_text()))]
+    every = [(file.name, piece, [piece]) for file in FILES[part] for piece in pieces(sources.tree(file))]
     if part == "findings":
         broken = [r for r in RULES.values() if r not in OF_LAUNCHES]  # by kernels; others: tests/doors/triton/test_trials.py
         hints = [(r.name, r.hint, [words.in_words(r.hint, name) for name in ("", *words.TERMS)]) for r in broken]

@@ -20,7 +20,8 @@ from mmulator import versions
 from mmulator.doors import imports, internals
 from mmulator.errors import UnsupportedError
 from mmulator.versions import KNOWN, OLD, TABLE, UNTRIED, dotted, number, place
-from tests.support.places import PACKAGE, ROOT
+from tests.support import sources
+from tests.support.places import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OF_NVCC = ("nvidia-cuda-nvcc",)  # NVIDIA's package of nvcc
@@ -103,8 +104,8 @@ def test_no_other_text_has_a_range_of_its_own() -> None:
     names = "|".join(re.escape(row.name) for row in TABLE.values())
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
     count = 0
-    for path in [*pages, *(PACKAGE / "mmulator").rglob("*.py")]:
-        for match in re.finditer(rf"\b({names}) {RANGE}", path.read_text()):
+    for path in [*pages, *sources.FILES]:
+        for match in re.finditer(rf"\b({names}) {RANGE}", sources.text(path)):
             row = next(row for row in TABLE.values() if row.name == match[1])
             assert path.suffix == ".md" or path.name == "versions.py", f"{path}: {match[0]}"
             assert number(match[2]) == row.floor and match[3] in (None, dotted(row.newest)), f"{path}: {match[0]}"
@@ -120,7 +121,7 @@ def test_triton_has_an_interface_for_each_version_of_the_table() -> None:
 
 
 # internal names -----------------------------------------------------------------------------------------------------
-DOORS = PACKAGE / "mmulator" / "doors"
+DOORS = sources.SOURCE / "doors"
 INTERNAL = re.compile(r"(?:torch|triton)(?:\.\w+)*\._[A-Za-z]\w*(?:\.\w+)*")
 
 
@@ -152,7 +153,7 @@ def test_internal_names_of_torch_and_triton_are_in_their_tables() -> None:
     """Names that begin with `_`, of a library that a door uses, have a row in internals.py."""
     rows = {*internals.TORCH, *internals.TORCH_OPTIONAL, *internals.TRITON}
     parents = {row.rpartition(".")[0] for row in rows}
-    trees = {path: ast.parse(path.read_text()) for path in (PACKAGE / "mmulator").rglob("*.py") if path.name != "internals.py"}
+    trees = {path: sources.tree(path) for path in sources.FILES if path.name != "internals.py"}
     ours = {"_fields", *(name for path, tree in trees.items() if DOORS in path.parents for name in made(tree))}
     seen, strange = set(), []
     for path in sorted(trees):
@@ -164,7 +165,7 @@ def test_internal_names_of_torch_and_triton_are_in_their_tables() -> None:
             foreign = re.match("_[a-z]", last) and last not in ours and not name.startswith("sys.")
             foreign = foreign and path.parent in (DOORS / "torch", DOORS / "triton")
             if (INTERNAL.fullmatch(name) or foreign) and not own and not attributes and name not in parents:
-                strange.append(f"{path.relative_to(PACKAGE)}: {name}")
+                strange.append(f"{path.relative_to(sources.SOURCE)}: {name}")
     assert not strange, "\n".join(strange)
     assert {*internals.TORCH_ATTRIBUTES, *internals.TORCH_OPTIONAL, *internals.TORCH} <= seen
 

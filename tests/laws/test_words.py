@@ -67,7 +67,7 @@ def test_a_class_name_stands_once() -> None:
     """A reader who looks for a class by its name finds one."""
     files = defaultdict(set)
     for path in sources.FILES:
-        for name in re.findall(r"^ *class (\w+)(?=.*:)", path.read_text(), re.MULTILINE):
+        for name in re.findall(r"^ *class (\w+)(?=.*:)", sources.text(path), re.MULTILINE):
             files[name].add(str(path.relative_to(sources.SOURCE)))
     found = {name: sorted(where) for name, where in files.items() if len(where) > 1}
     assert not {name: where for name, where in found.items() if name not in TWICE}, "give one of them another name"

@@ -12,15 +12,17 @@ def registers(name: str, count: int) -> str:
     return "{" + ", ".join(f"%{name}{i}" for i in range(count)) + "}"
 
 
-def load(name: str, count: int) -> list[str]:
-    """Registers of a thread from [cases][32][count] words."""
-    head = [f"ld.param.u64 %p, [{name}];", f"mad.wide.u32 %p, %at, {4 * count}, %p;"]
-    return head + [f"ld.global.b32 %{name}{i}, [%p+{4 * i}];" for i in range(count)]
+def load(name: str, count: int, size: int = 4) -> list[str]:
+    """Registers of a thread from [cases][32][count] words of `size` bytes."""
+    return _at(name, count, size) + [f"ld.global.b{8 * size} %{name}{i}, [%p+{size * i}];" for i in range(count)]
 
 
-def store(name: str, count: int) -> list[str]:
-    head = [f"ld.param.u64 %p, [{name}];", f"mad.wide.u32 %p, %at, {4 * count}, %p;"]
-    return head + [f"st.global.b32 [%p+{4 * i}], %{name}{i};" for i in range(count)]
+def store(name: str, count: int, size: int = 4) -> list[str]:
+    return _at(name, count, size) + [f"st.global.b{8 * size} [%p+{size * i}], %{name}{i};" for i in range(count)]
+
+
+def _at(name: str, count: int, size: int) -> list[str]:
+    return [f"ld.param.u64 %p, [{name}];", f"mad.wide.u32 %p, %at, {size * count}, %p;"]
 
 
 def kernel(counts: dict[str, int], body: list[str], extra: str = "") -> Module:

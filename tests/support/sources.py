@@ -1,7 +1,8 @@
-"""The package's source, as laws read it: only files that have a word, and of a tree only its statements."""
+"""The package's source, as laws read it: each file once, of a tree only its statements, and its native functions."""
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from re import Pattern
 
@@ -11,11 +12,32 @@ SOURCE = ROOT / "src" / "mmulator"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
+@cache
+def text(path: Path) -> str:
+    return path.read_text()
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """The tree of a file. It may not be changed."""
+    return ast.parse(text(path))
+
+
 def trees(word: Pattern[str], files: list[Path] = FILES) -> Iterator[tuple[Path, ast.Module]]:
     """Files in which a word is found, each with its tree: to make the trees of all takes seconds."""
-    for path in files:
-        if word.search(text := path.read_text()):
-            yield path, ast.parse(text)
+    return ((path, tree(path)) for path in files if word.search(text(path)))
+
+
+def natives(module: ast.Module) -> list[ast.FunctionDef]:
+    """Native functions of a file, those that factories make among them."""
+    nodes = [*ast.walk(module)]
+    calls = [a for a in nodes if isinstance(a, ast.Call) and isinstance(a.func, ast.Name) and a.func.id == "Native"]
+    made = {first.id for a in calls for first in a.args[:1] if isinstance(first, ast.Name)}
+    return [f for f in nodes if isinstance(f, ast.FunctionDef) and (any(map(_is_native, f.decorator_list)) or f.name in made)]
+
+
+def _is_native(decorator: ast.expr) -> bool:
+    return ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator) == "native"
 
 
 def statements(node: ast.AST, types: bool = True) -> Iterator[ast.stmt]:

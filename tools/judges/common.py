@@ -11,9 +11,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from mmulator.files import write
@@ -159,6 +161,36 @@ def done(kept: Path | None) -> dict[str, Any]:
     return {line["case"]: line["found"] for line in map(json.loads, lines)}
 
 
+def resumed(
+    options: argparse.Namespace, tasks: Mapping[str, Callable[[Path], Any]], pool: type[Executor] = ProcessPoolExecutor
+) -> dict[str, Any]:
+    """What tasks give, as JSON holds it (`restored` makes answers of it), by their names; an interrupted run goes on.
+
+    options: of the command line; results are kept in its folder `work`, for this mmulator.
+    tasks: by name; each is called with the folder for its files.
+    pool: of processes or threads.
+    """
+    from mmulator.codegen.sources import fingerprint
+
+    with TemporaryDirectory() as scratch, pool(options.jobs) as workers:  # type: ignore[call-arg]
+        work = (options.work or Path(scratch)).resolve()
+        kept = work / f"done-{fingerprint()[:16]}.jsonl"
+        found = done(kept)
+        waiting = {workers.submit(task, work): name for name, task in tasks.items() if name not in found}
+        for number, future in enumerate(as_completed(waiting), 1):
+            name, result = waiting[future], future.result()
+            found[name] = json.loads(json.dumps(asdict(result) if isinstance(result, Answer) else result))
+            keep(kept, {"case": name, "found": found[name]})
+            if number % 50 == 0:
+                print(f"{number} of {len(waiting)}", file=sys.stderr, flush=True)
+    return {name: found[name] for name in tasks}
+
+
+def restored(found: Mapping[str, Any]) -> Answer:
+    """The answer of a task, as `resumed` gives it."""
+    return Answer(**{**found, "found": tuple(found["found"])})
+
+
 def compiled(source: str, work: Path | None, options: tuple[str, ...] = OPTIONS) -> str:
     """PTX of CUDA C++ by NVRTC; kept in a folder, by what it was made of. Raises RuntimeError with the compiler's log."""
     key = hashlib.sha256("\0".join([source, *options]).encode()).hexdigest()[:32]
@@ -212,6 +244,22 @@ def sanitized(launch: Callable[[], Any]) -> tuple[tuple[str, ...], str]:
     except MmulatorError as raised:
         findings, error = raised.findings, f"{type(raised).__name__}: {raised}".split("\n")[0]
     return tuple(sorted({finding.rule for finding in findings})), error
+
+
+def run_suite(options: argparse.Namespace, runner: str, device: str, words: Sequence[str], **environment: str) -> None:
+    """Run tests of others with pytest, their launches sanitized.
+
+    options: of the command line.
+    runner: the module of tools.judges that is a plug-in of these tests.
+    device: of mmulator.
+    words: tests and options of pytest.
+    environment: more variables.
+    """
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT / "src"), str(ROOT)]))
+    command = [sys.executable, "-m", "pytest", "-p", f"tools.judges.{runner}", "-p", "no:cacheprovider", "-q", "--tb=short"]
+    command += [f"--mmulator={device}", "--sanitize", "--mmulator-timeout=300", *words]
+    command += ["-k", options.only] * bool(options.only)
+    subprocess.run(command, cwd=options.folder, env={**os.environ, "PYTHONPATH": path, **environment}, stdout=sys.stderr)
 
 
 _RULES = re.compile(r"\[([a-z]+(?:-[a-z]+)+(?:,\s+[a-z]+(?:-[a-z]+)+)*)\]")

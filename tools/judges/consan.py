@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import nullcontext
@@ -24,8 +23,7 @@ from typing import Any
 
 import pytest
 
-from tools.judges.common import Answer, Count, Judge, arguments, finish
-from tools.suites.run import ROOT
+from tools.judges.common import Answer, Count, Judge, arguments, finish, run_suite
 
 OUT, BEFORE = "JUDGE_OUT", "JUDGE_BEFORE"
 CHIPS = {"Hopper": "sm_90", "Blackwell": "sm_100"}
@@ -199,12 +197,8 @@ def main() -> int:
         for chip, device in CHIPS.items():
             out = (options.work or Path(scratch)).resolve() / f"{device}-{fingerprint()[:16]}.jsonl"
             out.parent.mkdir(parents=True, exist_ok=True)
-            path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT / "src"), str(ROOT)]))
-            command = [sys.executable, "-m", "pytest", "-p", "tools.judges.consan", "-p", "no:cacheprovider", "-q", "--tb=short"]
-            command += [f"--mmulator={device}", "--sanitize", "--mmulator-timeout=300", TEST]
-            command += ["-n", str(options.jobs)] * (options.jobs > 1) + ["-k", options.only] * bool(options.only)
-            environment = {**os.environ, "PYTHONPATH": path, OUT: str(out), **before}
-            subprocess.run(command, cwd=options.folder, env=environment, stdout=sys.stderr)
+            words = [TEST, *["-n", str(options.jobs)] * (options.jobs > 1)]
+            run_suite(options, "consan", device, words, **{OUT: str(out), **before})
             found, before = lines(out), {BEFORE: str(out)}
             given += answers(chip, found)
             skipped = {line["case"]: line["skipped"] for line in found if "skipped" in line}

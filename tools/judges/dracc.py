@@ -12,12 +12,10 @@ from __future__ import annotations
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from tools.judges.common import Answer, Count, Judge, arguments, done, finish, keep, program
+from tools.judges.common import Answer, Count, Judge, arguments, finish, program, restored, resumed
 
 QUESTION = "whole programs"
 _RESULT = r"cudaErrorCheck\( cudaMalloc\(&d_c, C\*sizeof\(int\)\)\);"
@@ -62,29 +60,14 @@ def judged(source: Path, work: Path) -> Answer:
     return Answer(QUESTION, name, planted, found, reason)
 
 
-def once(source: Path, work: Path, kept: Path, finished: dict[str, Any]) -> Answer:
-    """The answer, unless an interrupted run has it."""
-    if source.stem not in finished:
-        finished[source.stem] = asdict(judged(source, work))
-        keep(kept, {"case": source.stem, "found": finished[source.stem]})
-    return Answer(**finished[source.stem] | {"found": tuple(finished[source.stem]["found"])})
-
-
 def main() -> int:
-    import tempfile
-
-    from mmulator.codegen.sources import fingerprint
-
     options = arguments(__doc__ or "").parse_args()
     sources = [
         path for path in sorted((options.folder / "CUDA" / "src").glob("*.cu"))
         if options.only in path.stem and not any(name in path.stem for name in OUT_OF_REACH)
     ]  # fmt: skip
-    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(options.jobs) as pool:
-        work = (options.work or Path(scratch)).resolve()
-        kept = work / f"done-{fingerprint()[:16]}.jsonl"
-        given = list(pool.map(partial(once, work=work, kept=kept, finished=done(kept)), sources))
-    return finish(JUDGE, options, given, OUT_OF_REACH)
+    found = resumed(options, {path.stem: partial(judged, path) for path in sources}, ThreadPoolExecutor)
+    return finish(JUDGE, options, [*map(restored, found.values())], OUT_OF_REACH)
 
 
 if __name__ == "__main__":

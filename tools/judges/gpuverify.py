@@ -14,18 +14,15 @@ import importlib.util
 import re
 import struct
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from functools import partial
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any
 
-from tools.judges.common import Answer, Count, Judge, arguments, compiled, done, finish, keep
+from tools.judges.common import Answer, Count, Judge, arguments, compiled, finish, resumed
 
 VALUES, MOST = (0, 1, 2, 5, 64, 185), 216  # numbers, beside those that the kernel's text compares with; sets of a kernel
 BYTES, DATA = 1 << 21, (0, 8)  # of an array; its words of 32 bits are below the number behind it
@@ -216,40 +213,41 @@ def words(ptx: str, text: str) -> Iterator[tuple[str, int, int]]:
         at += size * number
 
 
-def once(path: Path, folder: Path, work: Path, kept: Path, finished: dict[str, Any]) -> tuple[str, Answer | str]:
-    """A kernel's name, and its answer, or why it is out of reach; of an interrupted run, if that has it."""
-    name = str(path.parent.relative_to(folder))
-    text = path.read_text()
+def question_of(name: str, text: str) -> str:
+    """The question that a kernel is for, or why it is out of reach."""
     if "__axiom" in text:
-        return name, "an axiom for the verifier: only one block runs"
-    accepted = text[:6].lower() == "//pass"
-    row = RACES if accepted else next(row for pattern, row in REFUSED.items() if fnmatch(name, pattern))
-    if row not in RULES:
-        return name, row
-    if name not in finished:
-        finished[name] = judged(path, work)
-        keep(kept, {"case": name, "found": finished[name]})
-    rules, why = finished[name]
-    if why:
-        return name, _CURAND if name.startswith("curand") else why
-    asked = (*JUDGE.rules, TRAP) if accepted else RULES[row]
+        return "an axiom for the verifier: only one block runs"
+    return RACES if is_accepted(text) else next(row for pattern, row in REFUSED.items() if fnmatch(name, pattern))
+
+
+def is_accepted(text: str) -> bool:
+    return text[:6].lower() == "//pass"
+
+
+def answer(name: str, question: str, accepted: bool, rules: list[str]) -> Answer:
+    asked = (*JUDGE.rules, TRAP) if accepted else RULES[question]
     found = tuple(rule for rule in rules if any(fnmatch(rule, pattern) for pattern in asked))
     reason = next((why for pattern, why in REASONS.items() if fnmatch(name, pattern)), "") if accepted == bool(found) else ""
-    return name, Answer(row, name, not accepted, found, reason)
+    return Answer(question, name, not accepted, found, reason)
 
 
 def main() -> int:
-    from mmulator.codegen.sources import fingerprint
-
     options = arguments(__doc__ or "").parse_args()
     folder = options.folder / "testsuite" / "CUDA"
-    paths = [path for path in sorted(folder.rglob("kernel.cu")) if options.only in str(path)]
-    with tempfile.TemporaryDirectory() as scratch, ProcessPoolExecutor(options.jobs) as pool:
-        work = (options.work or Path(scratch)).resolve()
-        kept = work / f"done-{fingerprint()[:16]}.jsonl"
-        answers = dict(pool.map(partial(once, folder=folder, work=work, kept=kept, finished=done(kept)), paths))
-    given = sorted((a for a in answers.values() if isinstance(a, Answer)), key=lambda answer: list(RULES).index(answer.question))
-    return finish(JUDGE, options, given, {name: why for name, why in answers.items() if isinstance(why, str)})
+    every = [path for path in sorted(folder.rglob("kernel.cu")) if options.only in str(path)]
+    paths = {str(path.parent.relative_to(folder)): path for path in every}
+    texts = {name: path.read_text() for name, path in paths.items()}
+    questions = {name: question_of(name, text) for name, text in texts.items()}
+    beyond = {name: question for name, question in questions.items() if question not in RULES}
+    results = resumed(options, {name: partial(judged, path) for name, path in paths.items() if name not in beyond})
+    given = []
+    for name, (rules, why) in results.items():
+        if why:
+            beyond[name] = _CURAND if name.startswith("curand") else why
+        else:
+            given.append(answer(name, questions[name], is_accepted(texts[name]), rules))
+    given.sort(key=lambda answer: list(RULES).index(answer.question))
+    return finish(JUDGE, options, given, {name: beyond[name] for name in paths if name in beyond})
 
 
 if __name__ == "__main__":

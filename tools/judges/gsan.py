@@ -21,8 +21,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from tools.judges.common import Answer, Count, Judge, arguments, done, finish, keep
-from tools.suites.run import ROOT
+from tools.judges.common import Answer, Count, Judge, arguments, done, finish, keep, run_suite
 
 OUT = "JUDGE_GSAN_OUT"
 RACY, CLEAN = "test_gsan_failures.py", "test_gsan.py"
@@ -93,22 +92,17 @@ def pytest_runtest_logreport(report: Any) -> None:
 
 # outside ------------------------------------------------------------------------------------------------------------
 def main() -> int:
-    import subprocess
     import tempfile
 
     options = arguments(__doc__ or "").parse_args()
     given: list[Answer] = []
     skipped: dict[str, str] = {}
-    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT / "src"), str(ROOT)]))
     for chip, device in CHIPS.items():
         with tempfile.TemporaryDirectory() as scratch:
             out = (options.work or Path(scratch)).resolve() / f"gsan-{device}.jsonl"
             out.parent.mkdir(parents=True, exist_ok=True)
             out.unlink(missing_ok=True)
-            command = [sys.executable, "-m", "pytest", "-p", "tools.judges.gsan", "-p", "no:cacheprovider", "-q", "--tb=short"]
-            command += [f"--mmulator={device}", "--sanitize", "--mmulator-timeout=300"]
-            command += [*(f"python/test/gsan/{file}" for file in (RACY, CLEAN)), *["-k", options.only] * bool(options.only)]
-            subprocess.run(command, cwd=options.folder, env={**os.environ, "PYTHONPATH": path, OUT: str(out)}, stdout=sys.stderr)
+            run_suite(options, "gsan", device, [f"python/test/gsan/{file}" for file in (RACY, CLEAN)], **{OUT: str(out)})
             found = done(out)
         for case, line in sorted(found.items()):
             if "skipped" in line:

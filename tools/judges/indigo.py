@@ -12,13 +12,12 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from tools.judges.common import Answer, Count, Judge, arguments, compiled, device_code, done, finish, keep, sanitized
+from tools.judges.common import Answer, Count, Judge, arguments, compiled, device_code, finish, resumed, sanitized
 
 BLOCKS, THREADS = 1024, 256
 GRAPHS = ("counterDAG_200n_1000e", "power_law_200n_1000e")
@@ -78,23 +77,11 @@ def answer(question: str, name: str, found: dict[str, tuple[tuple[str, ...], str
 
 
 def main() -> int:
-    from mmulator.codegen.sources import fingerprint
-
     options = arguments(__doc__ or "").parse_args()
     suite = options.folder / "indigo"
     sources = [path for path in sorted(suite.glob("indigo_sources/*/*.cu")) if options.only in path.stem]
-    kept = options.work and options.work / f"done-{fingerprint()[:16]}.jsonl"  # of this mmulator
-    all_found: dict[str, dict[str, tuple[tuple[str, ...], str, float]]] = done(kept)
-    with ProcessPoolExecutor(options.jobs) as pool:
-        tasks = {
-            pool.submit(judged, path, suite / "input", options.work): path.stem for path in sources if path.stem not in all_found
-        }
-        for number, task in enumerate(as_completed(tasks), 1):
-            all_found[tasks[task]] = task.result()
-            keep(kept, {"case": tasks[task], "found": task.result()})
-            if number % 50 == 0:
-                print(f"{number} of {len(tasks)} kernels", file=sys.stderr, flush=True)
-    given = [answer(question, path.stem, all_found[path.stem]) for question in QUESTIONS for path in sources]
+    found = resumed(options, {path.stem: partial(judged, path, suite / "input") for path in sources})
+    given = [answer(question, path.stem, found[path.stem]) for question in QUESTIONS for path in sources]
     return finish(JUDGE, options, given, launch=f"{BLOCKS} blocks of {THREADS} threads, --keep-going, default severity")
 
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tools.judges.common import Answer, Count, Judge, arguments, done, finish, keep
+from tools.judges.common import Answer, Count, Judge, arguments, finish, resumed
 from tools.judges.litmus import interleavings, kernel, program
 
 RUNS = 10_000  # instances of each test
@@ -166,8 +166,8 @@ def tasks(folder: Path, mixedproxy: Path | None) -> Iterator[Task]:
             yield Task(f"mixedproxy/{file.stem} {number}", row, None)
 
 
-def judged(task: Task) -> dict[str, Any]:
-    """What came of a test, for JSON."""
+def judged(task: Task, _: Path) -> dict[str, Any]:
+    """What came of a test, for JSON; it needs no folder."""
     try:
         test = task.read()
         if task.ends is not None:
@@ -194,21 +194,11 @@ def answers(name: str, found: dict[str, Any]) -> Iterator[Answer]:
 
 
 def main() -> int:
-    from mmulator.codegen.sources import fingerprint
-
     parser = arguments(__doc__ or "")
     parser.add_argument("--mixedproxy", type=Path, help="the folder of NVlabs/mixedproxy")
     options = parser.parse_args()
     asked = [task for task in tasks(options.folder, options.mixedproxy) if options.only in task.name]
-    kept = options.work and options.work / f"done-{fingerprint()[:16]}.jsonl"  # of this mmulator
-    all_found = done(kept)
-    with ProcessPoolExecutor(options.jobs) as pool:
-        waiting = {pool.submit(judged, task): task.name for task in asked if task.name not in all_found}
-        for number, future in enumerate(as_completed(waiting), 1):
-            all_found[waiting[future]] = future.result()
-            keep(kept, {"case": waiting[future], "found": future.result()})
-            if number % 20 == 0:
-                print(f"{number} of {len(waiting)} tests", file=sys.stderr, flush=True)
+    all_found = resumed(options, {task.name: partial(judged, task) for task in asked})
     out = {task.name: all_found[task.name]["out"] for task in asked if "out" in all_found[task.name]}
     given = [answer for task in asked if task.name not in out for answer in answers(task.name, all_found[task.name])]
     return finish(JUDGE, options, given, out_of_reach=out, runs=RUNS)

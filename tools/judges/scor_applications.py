@@ -13,12 +13,10 @@ import random
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from tools.judges.common import Answer, Count, Judge, arguments, done, finish, keep, program
+from tools.judges.common import Answer, Count, Judge, arguments, finish, program, restored, resumed
 
 SIZES = ("-DNBLOCKS=4", "-DNTHREADS=128")
 VOLATILE, PLAIN = "as it is", "data that is not volatile"
@@ -71,30 +69,13 @@ def judged(folder: Path, question: str, racy: bool, work: Path) -> Answer:
     return Answer(question, f"{name}{', RACEY' * racy}", racy, found, reason)
 
 
-def once(case: tuple[Path, str, bool], work: Path, kept: Path, finished: dict[str, Any]) -> Answer:
-    """The answer, unless an interrupted run has it."""
-    name = f"{case[0].name} {case[1]} {case[2]}"
-    if name not in finished:
-        finished[name] = asdict(judged(*case, work))
-        keep(kept, {"case": name, "found": finished[name]})
-    return Answer(**finished[name] | {"found": tuple(finished[name]["found"])})
-
-
 def main() -> int:
-    import tempfile
-
-    from mmulator.codegen.sources import fingerprint
-
     options = arguments(__doc__ or "").parse_args()
-    folders = sorted(
-        path.parent for path in (options.folder / "benchmarks").glob("*/Makefile") if options.only in path.parent.name
-    )
+    makefiles = sorted((options.folder / "benchmarks").glob("*/Makefile"))
+    folders = [path.parent for path in makefiles if options.only in path.parent.name]
     cases = [(folder, question, racy) for question in (VOLATILE, PLAIN) for folder in folders for racy in (True, False)]
-    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(options.jobs) as pool:
-        work = (options.work or Path(scratch)).resolve()
-        kept = work / f"done-{fingerprint()[:16]}.jsonl"
-        given = list(pool.map(partial(once, work=work, kept=kept, finished=done(kept)), cases))
-    return finish(JUDGE, options, given)
+    tasks = {f"{folder.name} {question} {racy}": partial(judged, folder, question, racy) for folder, question, racy in cases}
+    return finish(JUDGE, options, [*map(restored, resumed(options, tasks, ThreadPoolExecutor).values())])
 
 
 if __name__ == "__main__":

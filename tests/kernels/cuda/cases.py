@@ -1,23 +1,9 @@
 """The nvcc half of the corpus: one case a launch. Architecture 90a only where a kernel needs it."""
 
+from tests.kernels.arguments import arr, bits, inout, out
+
 INT = ["integers", -100, 100]
 SMALL = ["integers", 0, 256]
-
-
-def arr(dtype, *shape, seed=1, dist="normal"):
-    return ["in", dtype, list(shape), {"seed": seed, "dist": dist}]
-
-
-def out(dtype, *shape):
-    return ["out", dtype, list(shape)]
-
-
-def inout(dtype, *shape, seed=1, dist="bits"):
-    return ["inout", dtype, list(shape), {"seed": seed, "dist": dist}]
-
-
-def bits(dtype, *shape, seed=1):
-    return arr(dtype, *shape, seed=seed, dist="bits")
 
 
 def tensor_map(buffer, *box, **more):

@@ -4,6 +4,8 @@ import math
 
 from numba import cuda, float32, float64, int32, int64, uint8
 
+from tests.kernels.arguments import arr, bits, inout, out
+
 
 def matmul(a, b, c):
     """Shared-memory tiles of 16 by 16 with edge checks."""
@@ -91,19 +93,13 @@ def case(kernel, signature, grid, block, arrays):
             "arrays": arrays}  # fmt: skip
 
 
-def arr(dtype, *shape, seed=1, dist="normal", kind="in"):
-    return [kind, dtype, list(shape), {"seed": seed, "dist": dist}]
-
-
 CASES = [
-    case(matmul, (A2, A2, A2), [3, 2, 1], [16, 16, 1],
-         [arr("f32", 30, 37), arr("f32", 37, 45, seed=2), ["out", "f32", [30, 45]]]),
-    case(saxpy, (float32, A1, A1), [2, 1, 1], [64, 1, 1],
-         [{"f32": 1.7}, arr("f32", 300), arr("f32", 300, seed=2, kind="inout")]),
-    case(escape, (int32[::1], int32), [7, 1, 1], [128, 1, 1], [["out", "s32", [800]], 60]),
-    case(histogram, (uint8[::1], int32[::1]), [3, 1, 1], [128, 1, 1],
-         [arr("u8", 1000, dist="bits"), ["out", "s32", [64]]]),
-    case(warp_sum, (float64[::1], float64[::1]), [2, 1, 1], [64, 1, 1], [arr("f64", 128), ["out", "f64", [128]]]),
+    case(matmul, (A2, A2, A2), [3, 2, 1], [16, 16, 1], [arr("f32", 30, 37), arr("f32", 37, 45, seed=2), out("f32", 30, 45)]),
+    case(saxpy, (float32, A1, A1), [2, 1, 1], [64, 1, 1], [{"f32": 1.7}, arr("f32", 300),
+         inout("f32", 300, seed=2, dist="normal")]),
+    case(escape, (int32[::1], int32), [7, 1, 1], [128, 1, 1], [out("s32", 800), 60]),
+    case(histogram, (uint8[::1], int32[::1]), [3, 1, 1], [128, 1, 1], [bits("u8", 1000), out("s32", 64)]),
+    case(warp_sum, (float64[::1], float64[::1]), [2, 1, 1], [64, 1, 1], [arr("f64", 128), out("f64", 128)]),
     case(integer_powers, (int64[::1], int64[:, ::1]), [2, 1, 1], [128, 1, 1],
-         [arr("s64", 200, dist=["integers", -(10**9), 10**9]), ["out", "s64", [6, 200]]]),
+         [arr("s64", 200, dist=["integers", -(10**9), 10**9]), out("s64", 6, 200)]),
 ]

@@ -3,6 +3,8 @@
 import triton
 import triton.language as tl
 
+from tests.kernels.arguments import arr, out
+
 
 @triton.jit
 def attention(q, k, v, o, lse, T, scale, CAUSAL: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
@@ -38,13 +40,11 @@ def attention(q, k, v, o, lse, T, scale, CAUSAL: tl.constexpr, D: tl.constexpr, 
 
 
 def case(name, cap, dtype, heads, t, d, bm, bn, causal, warps=4, stages=2):
-    shape = [heads, t, d]
+    shape = heads, t, d
     return {"name": name, "kernel": attention, "capability": cap, "warps": warps, "stages": stages,
             "grid": [-(-t // bm), heads, 1], "constexpr": {"CAUSAL": causal, "D": d, "BM": bm, "BN": bn},
-            "args": [["in", dtype, shape, {"seed": 1, "dist": "normal"}],
-                     ["in", dtype, shape, {"seed": 2, "dist": "normal"}],
-                     ["in", dtype, shape, {"seed": 3, "dist": "normal"}], ["out", dtype, shape],
-                     ["out", "f32", [heads, t]], t, {"f32": 0.18033688}]}
+            "args": [*(arr(dtype, *shape, seed=seed) for seed in (1, 2, 3)), out(dtype, *shape), out("f32", heads, t), t,
+                     {"f32": 0.18033688}]}  # fmt: skip
 
 
 CASES = [
