@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mmulator.debug.breakpoints import Breakpoints
+from mmulator.debug.breakpoints import Breakpoints, SiteLines, lines_of
 from mmulator.debug.control import ALL, Control, Controlled, Goal
 from mmulator.debug.execution import Ended, Failed, Parked
 from mmulator.debug.machine import Machine, block_of
-from mmulator.debug.places import SiteLines, lines_of
 from mmulator.debug.stops import DebugError, Focus, Reason, StepScope, Stopped
 from mmulator.debug.watching import Hit
 from mmulator.demangle import demangle

@@ -8,7 +8,7 @@ from mmulator.debug import views
 from mmulator.debug.expressions import expression
 from mmulator.debug.machine import extent_text
 from mmulator.debug.stops import DebugError
-from mmulator.debug.terminal_words import GROUPS, Console, command, number_in
+from mmulator.debug.terminal_commands import GROUPS, Console, command, number_in
 from mmulator.record.values import text_of
 
 COUNT = 10  # lines that `list` and `disassemble` show

@@ -16,7 +16,7 @@ from mmulator.debug.dap.standing import LanesFrame, Standing
 from mmulator.debug.dap.variables import VariableNode
 from mmulator.debug.stops import DebugError, Reason, Stopped
 from mmulator.debug.terminal import DebugTerminal
-from mmulator.debug.terminal_words import COMMANDS, find
+from mmulator.debug.terminal_commands import COMMANDS, find
 from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:

@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
-from mmulator.debug.dap.capabilities import DEADLOCKS, FAULTS
 from mmulator.debug.dap.client import RefusedRequest
-from mmulator.debug.dap.idle import PENDING, wanted_of
-from mmulator.debug.dap.messages import Object
+from mmulator.debug.dap.messages import DEADLOCKS, FAULTS, PENDING, Object, wanted_of
 from mmulator.debug.dap.places import KernelPlaces
 from mmulator.errors import MmulatorError
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmulator.debug.dap.client import Client, RefusedRequest
-from mmulator.debug.dap.idle import PROGRAM
-from mmulator.debug.dap.messages import Object
+from mmulator.debug.dap.messages import PROGRAM_THREAD, Object
 from mmulator.debug.dap.places import KernelPlaces, Texts
 from mmulator.debug.stops import Focus, Reason, Stopped
 from mmulator.demangle import base_name
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from mmulator.debug.session import Session
 
 MOST_THREADS = 512  # threads that a client is told of
-_FIRST = PROGRAM + 1
+_FIRST = PROGRAM_THREAD + 1
 _LONG = 40  # characters of a list of lanes that becomes a mask
 
 
@@ -98,20 +97,20 @@ class Standing:
     def thread_of(self, focus: Focus | None) -> int:
         """The number of a warp's thread; of the program for None."""
         if focus is None:
-            return PROGRAM
+            return PROGRAM_THREAD
         x, y, z = self.session.block
         return _FIRST + focus.block * -(-x * y * z // 32) + focus.warp
 
     def threads(self) -> list[Object]:
         """The warps that are on the machine; the launch itself if there are none."""
         if not self.warps:
-            return [{"id": PROGRAM, "name": f"launch {self.session.number} of {self.session.kernel_name}, over"}]
+            return [{"id": PROGRAM_THREAD, "name": f"launch {self.session.number} of {self.session.kernel_name}, over"}]
         names = ((number, f"block {self.block_name(w.block)} warp {w.warp}") for number, w in self.warps.items())
         return [{"id": number, "name": name} for (number, name), _ in zip(names, range(MOST_THREADS))]
 
     def warp(self, thread: int) -> WarpState | None:
         """The warp of a thread; None for the launch itself. Raises Refused."""
-        if thread == PROGRAM:
+        if thread == PROGRAM_THREAD:
             return None
         if thread not in self.warps:
             raise RefusedRequest(f"thread {thread}: no warp of this number has lanes that run")

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mmulator.debug.views.fragments import AXES, expanded, factors, gathered
-from mmulator.debug.views.matrix import MatrixView
+from mmulator.debug.views.matrix import AXES, MatrixView, expanded, factors, gathered
 from mmulator.debug.views.scene import Scene, lanes_in
 from mmulator.debug.views.tensor_cells import moved_cells, tensor_copy, tensor_product
 from mmulator.debug.views.tiles import by_tensor_map, described, descriptor_text, memory_elements

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.debug.views.fragments import dense, holders, names_of, words
-from mmulator.debug.views.matrix import MatrixView
+from mmulator.debug.views.matrix import MatrixView, dense, holders, names_of, words
 from mmulator.debug.views.scene import Scene
 from mmulator.debug.views.tiles import described, descriptor_text
 from mmulator.errors import OperandError
