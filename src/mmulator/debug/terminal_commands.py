@@ -7,16 +7,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from inspect import cleandoc
 from typing import TYPE_CHECKING
 
 from mmulator.debug import terminal_texts as texts
+from mmulator.debug.breakpoints import Breakpoints
+from mmulator.debug.machine import first_lane
 from mmulator.debug.stops import DebugError, Focus, StepScope
 from mmulator.errors import shown
 from mmulator.native.state import LANES
 
 if TYPE_CHECKING:
-    from mmulator.debug.breakpoints import Breakpoints
     from mmulator.debug.machine import LanesAt, WarpState
     from mmulator.debug.program import Debugger
     from mmulator.debug.session import Session
@@ -68,7 +70,7 @@ class Console:
     def place(self) -> LanesAt:
         """Where the lane in focus stands. Raises DebugError if it has exited."""
         machine, focus = self.session.machine, self.session.focus
-        found = texts.place_of(machine.warp(focus.block, focus.warp), focus.lane)
+        found = machine.warp(focus.block, focus.warp).at(focus.lane)
         if found is None:
             raise DebugError("the thread in focus has exited", hint="cuda thread X chooses another")
         return found
@@ -299,25 +301,22 @@ def watch(t: Console, rest: str) -> None:
     t.say(*texts.filled(f"Watchpoint {made.number}: {made.place}{problem}", "    "))
 
 
-@command("delete", "d", "del", running=False)
-def delete(t: Console, rest: str) -> None:
-    """delete [N...]: remove breakpoints; without a number all."""
-    for number in [number_in(word) for word in rest.split()] or [b.number for b in t.breakpoints]:
-        t.breakpoints.delete(number)
+def _each(change: Callable[[Breakpoints, int], None]) -> Callable[[Console, str], None]:
+    def act(t: Console, rest: str) -> None:
+        for number in [number_in(word) for word in rest.split()] or [b.number for b in t.breakpoints]:
+            change(t.breakpoints, number)
+
+    return act
 
 
-@command("enable", running=False)
-def enable(t: Console, rest: str) -> None:
-    """enable [N...]: breakpoints stop launches again."""
-    for number in [number_in(word) for word in rest.split()] or [b.number for b in t.breakpoints]:
-        t.breakpoints.enable(number)
-
-
-@command("disable", running=False)
-def disable(t: Console, rest: str) -> None:
-    """disable [N...]: breakpoints stop nothing until they are enabled."""
-    for number in [number_in(word) for word in rest.split()] or [b.number for b in t.breakpoints]:
-        t.breakpoints.enable(number, False)
+for _names, _change, _doc in (
+    (("delete", "d", "del"), Breakpoints.delete, "remove breakpoints; without a number all"),
+    (("enable",), Breakpoints.enable, "breakpoints stop launches again"),
+    (("disable",), partial(Breakpoints.enable, enabled=False), "breakpoints stop nothing until they are enabled"),
+):
+    _act = _each(_change)
+    _act.__doc__ = f"{_names[0]} [N...]: {_doc}."
+    command(*_names, running=False)(_act)
 
 
 @command("condition", "cond", running=False)
@@ -372,7 +371,7 @@ def _set_focus(t: Console, rest: str) -> None:
         raise DebugError(f"warp {focus.warp} has no lane {focus.lane}")
     if rest and not {"lane", "thread"} & {name for name, _ in _FOCUS.findall(rest)} and state.places:
         first = state.places[0].lanes
-        focus = Focus(focus.block, focus.warp, (first & -first).bit_length() - 1)
+        focus = Focus(focus.block, focus.warp, first_lane(first))
     session.focus = focus
     t.say(*texts.focus_lines(session))
 

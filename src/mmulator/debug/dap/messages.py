@@ -107,32 +107,18 @@ def _shown(value: Any) -> str:
 FAULTS, DEADLOCKS = "faults", "deadlocks"
 # capability -> the request without which it would be untrue; None: a member of other requests' arguments
 SUPPORTED: dict[str, str | None] = {
-    "supportsConfigurationDoneRequest": "configurationDone",
-    "supportsFunctionBreakpoints": "setFunctionBreakpoints",
-    "supportsConditionalBreakpoints": None,
-    "supportsHitConditionalBreakpoints": None,
-    "supportsLogPoints": None,
-    "supportsEvaluateForHovers": "evaluate",
-    "supportsStepBack": "stepBack",
-    "supportsSetVariable": "setVariable",
-    "supportsGotoTargetsRequest": "gotoTargets",
-    "supportsCompletionsRequest": "completions",
-    "supportsModulesRequest": "modules",
-    "supportsRestartRequest": "restart",
-    "supportsValueFormattingOptions": None,
-    "supportsExceptionInfoRequest": "exceptionInfo",
-    "supportsDelayedStackTraceLoading": "stackTrace",
-    "supportsLoadedSourcesRequest": "loadedSources",
-    "supportsTerminateRequest": "terminate",
-    "supportsDataBreakpoints": "setDataBreakpoints",
-    "supportsDataBreakpointBytes": None,
-    "supportsReadMemoryRequest": "readMemory",
-    "supportsDisassembleRequest": "disassemble",
-    "supportsCancelRequest": "cancel",
-    "supportsBreakpointLocationsRequest": "breakpointLocations",
-    "supportsSteppingGranularity": None,
+    "supportsConfigurationDoneRequest": "configurationDone", "supportsFunctionBreakpoints": "setFunctionBreakpoints",
+    "supportsConditionalBreakpoints": None, "supportsHitConditionalBreakpoints": None, "supportsLogPoints": None,
+    "supportsEvaluateForHovers": "evaluate", "supportsStepBack": "stepBack", "supportsSetVariable": "setVariable",
+    "supportsGotoTargetsRequest": "gotoTargets", "supportsCompletionsRequest": "completions",
+    "supportsModulesRequest": "modules", "supportsRestartRequest": "restart", "supportsValueFormattingOptions": None,
+    "supportsExceptionInfoRequest": "exceptionInfo", "supportsDelayedStackTraceLoading": "stackTrace",
+    "supportsLoadedSourcesRequest": "loadedSources", "supportsTerminateRequest": "terminate",
+    "supportsDataBreakpoints": "setDataBreakpoints", "supportsDataBreakpointBytes": None,
+    "supportsReadMemoryRequest": "readMemory", "supportsDisassembleRequest": "disassemble", "supportsCancelRequest": "cancel",
+    "supportsBreakpointLocationsRequest": "breakpointLocations", "supportsSteppingGranularity": None,
     "supportsInstructionBreakpoints": "setInstructionBreakpoints",
-}
+}  # fmt: skip
 
 
 def filters() -> list[dict[str, Any]]:

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.debug.views.scene import Scene, issuer
+from mmulator.debug.views.scene import Scene, issuer, lanes_in, of_block
 from mmulator.diagnostics.faults.cluster import arrivals
 from mmulator.diagnostics.faults.mbarrier import missing_text
 from mmulator.diagnostics.mbarriers import MbarrierState, known, shared_name, under_way
 from mmulator.diagnostics.whereabouts import LaneGroup, lanes_text
 from mmulator.isa.effects import Orders
 from mmulator.launch.resident import ResidentCta
-from mmulator.native.state import ACCOUNTS, FULL, LANES, NUM_BARRIERS, Account
+from mmulator.native.state import ACCOUNTS, FULL, NUM_BARRIERS, Account
 from mmulator.program.addresses import SHARED_BASE
 from mmulator.ptx.tree import Instruction
 from mmulator.tables import text_table
@@ -59,10 +59,7 @@ class NamedBarrier:
         return said
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "cta": self.cta, "number": self.number, "arrived": self.arrived, "expected": self.expected,
-            "counted": self.counted, "waiting": self.waiting, "came": self.came, "missing": self.missing,
-        }  # fmt: skip
+        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -118,8 +115,7 @@ class MbarrierView:
         for s in self.sleepers:
             alike.setdefault((s.cta, s.parity), {})[s.warp] = s.lanes
         for (cta, parity), who in alike.items():
-            block = f" of {self.blocks[cta]}" * (len(self.blocks) > 1)
-            yield f"{masks_text(who)}{block} {conjugated('wait', who)} for the phase of parity {parity}"
+            yield f"{masks_text(who)}{of_block(self.blocks, cta)} {conjugated('wait', who)} for the phase of parity {parity}"
 
     def as_dict(self) -> dict[str, Any]:
         k = self.state
@@ -127,7 +123,7 @@ class MbarrierView:
             "name": self.name, "cta": k.cta.rank, "byte": k.byte, "valid": k.valid, "phase": k.phases, "parity": k.word.phase,
             "pending": k.word.pending, "expected": k.word.expected, "bytes": k.word.bytes, "expected_bytes": k.expected,
             "came_bytes": k.came, "missing": self.missing, "events": self.events, "in_flight": list(self.flying),
-            "waiting": [{"cta": s.cta, "warp": s.warp, "lanes": s.lanes, "parity": s.parity} for s in self.sleepers],
+            "waiting": [dict(vars(s)) for s in self.sleepers],
         }  # fmt: skip
 
 
@@ -152,7 +148,7 @@ class ClusterBarrier:
         return said + (f"; missing: {lacks}" if self.arrived and lacks else "")
 
     def as_dict(self) -> dict[str, Any]:
-        return {"arrived": self.arrived, "expected": self.expected, "generation": self.generation, "missing": self.missing}
+        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -254,7 +250,7 @@ def sleepers(scene: Scene) -> dict[int, list[Sleeper]]:
         for number, w in enumerate(cta.warps):
             lanes = int(w["waiting"]) & int(w["napping"]) & int(w["live"])
             found: dict[tuple[int, int], int] = {}
-            for lane in (n for n in range(LANES) if lanes >> n & 1):
+            for lane in lanes_in(lanes):
                 key = int(w["naps_at"][lane]), int(w["naps_for"]) >> lane & 1
                 found[key] = found.get(key, 0) | 1 << lane
             for (at, parity), mask in found.items():

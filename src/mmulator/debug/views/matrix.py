@@ -79,12 +79,13 @@ class MatrixView:
     def part(self, rows: range, columns: range) -> MatrixView:
         """Some rows and columns, with their numbers."""
         at = np.ix_(list(rows), list(columns))
-        return replace(
-            self, raw=self.raw[at], off=None if self.off is None else self.off[at],
-            unread=None if self.unread is None else self.unread[at],
-            left_out=None if self.left_out is None else self.left_out[at],
-            row_names=tuple(self.row_name(r) for r in rows), column_names=tuple(self.column_name(c) for c in columns),
-        )  # fmt: skip
+        marks = {name: None if mask is None else mask[at] for name, mask in self._marks.items()}
+        names = tuple(self.row_name(r) for r in rows), tuple(self.column_name(c) for c in columns)
+        return replace(self, raw=self.raw[at], row_names=names[0], column_names=names[1], **marks)
+
+    @property
+    def _marks(self) -> dict[str, Any]:
+        return {"off": self.off, "unread": self.unread, "left_out": self.left_out}
 
     def row_name(self, row: int) -> str:
         return self.row_names[row] if self.row_names else f"{self.axes[0]}{row}"
@@ -99,9 +100,7 @@ class MatrixView:
             "name": self.name, "what": self.what, "element": self.element, "rows": rows, "columns": columns,
             "axes": list(self.axes), "bits": self.raw.tolist(), "values": self.cells().tolist(),
             "row_names": [self.row_name(n) for n in range(rows)], "column_names": [self.column_name(n) for n in range(columns)],
-            "off": None if self.off is None else self.off.tolist(),
-            "unread": None if self.unread is None else self.unread.tolist(),
-            "left_out": None if self.left_out is None else self.left_out.tolist(), "notes": list(self.notes),
+            **{name: None if mask is None else mask.tolist() for name, mask in self._marks.items()}, "notes": list(self.notes),
         }  # fmt: skip
 
     def cells(self, bits: bool = False, digits: int | None = None) -> NDArray[Any]:
@@ -187,6 +186,11 @@ class MatrixView:
         body = [(self.row_name(r), *texts[r]) for r in range(rows)]
         notes = "".join(element("p", note) for note in self.notes)
         return element("p", self.title) + html_table(("", *(self.column_name(c) for c in range(columns))), body) + notes
+
+
+def mask_outside(inside: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+    """Mask of the elements that are not inside; None if all are."""
+    return None if inside.all() else ~inside
 
 
 def _rows(names: tuple[str, ...], texts: list[list[str]], label: int, cell: int) -> list[str]:
