@@ -16,7 +16,7 @@ import pytest
 import mmulator as mm
 from mmulator.debug.program import Debugger
 from mmulator.debug.terminal import DebugTerminal
-from mmulator.debug.terminal_words import COMMANDS
+from mmulator.debug.terminal_commands import COMMANDS
 from tests.debug.test_session import PARTED, expected, line
 from tests.support.nvcc import compiled, nvcc
 from tests.support.places import PACKAGE, ROOT

@@ -12,7 +12,7 @@ import numpy as np
 from mmulator.debug.breakpoints import MBARRIER, RULE, WATCH, Breakpoint, Breakpoints, question_of
 from mmulator.debug.execution import STEPS, STOPS, Checkpoints, Ended, Execution, Failed, History, Parked
 from mmulator.debug.expressions import number_of
-from mmulator.debug.machine import Machine, block_of
+from mmulator.debug.machine import Machine, block_of, extent_in
 from mmulator.debug.stops import DebugError, Focus, Reason
 from mmulator.debug.watching import Hit, WatchedWord, WatchedWords, phase_of
 from mmulator.errors import LaunchError
@@ -164,7 +164,6 @@ class Control:
 
     def _run(self, goal: Goal) -> None:
         """Go on until the goal, or something else, stops the launch."""
-        assert self._execution is not None
         self._goal, self._asked = goal, False
         self._bind()
         marks = self._marks
@@ -175,17 +174,17 @@ class Control:
         if goal.marks is not None:
             marks[:-1][goal.marks] |= STEPS
         self._words.follow(goal.low, goal.high)
-        row = self._execution.watcher.memory
+        row = self._running.watcher.memory
         row["next"], row["low"], row["high"] = goal.until, goal.low, goal.high
         row["lanes"], row["deepest"] = goal.lanes, goal.deepest
-        self._landed(self._execution.resume(self.interrupt))
+        self._landed(self._running.resume(self.interrupt))
 
     def _landed(self, at: Parked | Failed | Ended) -> None:
         """Note the steps that were run."""
-        assert self._execution is not None
-        self.history.ran(self._began, self._execution.step)
+        step = self._running.step
+        self.history.ran(self._began, step)
         if isinstance(at, Ended):
-            self.total = self._execution.step
+            self.total = step
             self._report = at.report
             if at.error is not None:
                 raise at.error
@@ -195,9 +194,8 @@ class Control:
 
     def _bind(self) -> None:
         """Find out what the breakpoints are in this launch, where that has changed."""
-        assert self._execution is not None
         if self._bound != self.breakpoints.changes:
-            watcher = self._execution.watcher
+            watcher = self._running.watcher
             for b in self.breakpoints:
                 b.bind(watcher.kernel, self.launch.name)
             machine = Machine(watcher.grid, watcher.residents)
@@ -237,7 +235,7 @@ class Control:
         if b.kind == RULE:
             return self._new_findings()
         before, word.before = word.before, word.read()
-        where = f" in block {Machine.extent_of(self.launch.shape, block_of(word.cta))}" if word.cta is not None else ""
+        where = f" in block {extent_in(self.launch.shape.grid, block_of(word.cta))}" if word.cta is not None else ""
         phase = phase_of(word) if b.kind == MBARRIER else None
         if b.kind == MBARRIER and phase is None:  # other data, or an mbarrier that was initialised just now
             return []
@@ -250,7 +248,7 @@ class Control:
         """The step that came last, in words."""
         entry = self.history.entries(step - 1, step)[0]
         ins = self._execution.watcher.kernel.sites[int(entry["site"])] if self._execution is not None else None
-        place = Machine.extent_of(self.launch.shape, int(entry["block"]))
+        place = extent_in(self.launch.shape.grid, int(entry["block"]))
         text = " ".join(ins.span.text.split()) if ins is not None else ""
         line = ins.span.row if ins is not None else ""
         here = f"step {step - 1}, block {place} warp {int(entry['warp'])} at {line}: {text}"
@@ -274,7 +272,6 @@ class Control:
                 continue
             test, mine = b.test, lanes
             if test is not None:
-                assert self._execution is not None
                 machine = self._machine_at(place, lanes, site)
                 mine &= test.mask(machine, machine.warp(place.block, place.warp), self.value_of)
             if mine:
@@ -291,29 +288,38 @@ class Control:
         if self._position() < step:
             self._run(Goal(until=step, breaks=False))
 
+    @property
+    def _at(self) -> Parked | Failed | Ended | None:
+        """Where the execution stands; None if there is none."""
+        return self._execution.at if self._execution is not None else None
+
+    @property
+    def _running(self) -> Execution:
+        """The execution, which there is."""
+        assert self._execution is not None
+        return self._execution
+
     def _position(self) -> int:
-        at = self._execution.at if self._execution is not None else None
+        at = self._at
         return at.step if isinstance(at, Parked | Failed) else NEVER
 
     # what there is to see ---------------------------------------------------------------------------------------------------
     def _machine_at(self, place: WarpPlace, lanes: int, site: int) -> Machine:
-        assert self._execution is not None
-        watcher = self._execution.watcher
+        watcher = self._running.watcher
         return Machine(watcher.grid, watcher.residents, (place.block, place.warp), (lanes, site, place.frame))
 
     @property
     def machine(self) -> Machine:
         """The machine at this stop. Raises DebugError when the launch is over and has no blocks any more."""
-        execution = self._execution
-        at = execution.at if execution is not None else None
+        at = self._at
         if isinstance(at, Parked):
             return self._machine_at(at.place, at.lanes, at.site)
-        if isinstance(at, Failed) and execution is not None:
+        if isinstance(at, Failed):
             last = self.history.entries(at.step - 1, at.step)[0]
             running = int(last["block"]), int(last["warp"])
             faulted = any(cta.state["fault"] for r in at.residents for cta in r.each() if block_of(cta) == running[0])
             where = int(last["lanes"]), int(last["site"]), int(last["frame"])
-            return Machine(execution.watcher.grid, at.residents, running if faulted else None, where)
+            return Machine(self._running.watcher.grid, at.residents, running if faulted else None, where)
         raise DebugError("the launch is over: no block is on the machine", hint="reverse-continue or goto go back into it")
 
     def element(self, text: str) -> Asked:
@@ -333,14 +339,12 @@ class Control:
 
     def value_of(self, text: str) -> Any:
         """An element as an int, float or bool. Raises DebugError."""
-
         asked, bits = self.value(text)
         return number_of(bits, asked.type)
 
     def read(self, address: int, size: int) -> bytes:
         """Bytes at a generic address, also when the launch is over. Raises DebugError."""
-        at = self._execution.at if self._execution is not None else None
-        if isinstance(at, Parked | Failed):
+        if isinstance(self._at, Parked | Failed):
             return self.machine.read(address, size, self.focus.block)
         for start, array in self.launch.memory:
             raw = array.reshape(-1).view(np.uint8)
@@ -350,5 +354,4 @@ class Control:
 
 
 def _rules(text: str) -> frozenset[str]:
-
     return chosen("" if text == "all" else text, strict=True)

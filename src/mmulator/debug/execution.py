@@ -172,8 +172,9 @@ class Watcher(Steps):
     @property
     def apart(self) -> bool:  # type: ignore[override]
         """Whether it is time for a checkpoint."""
-        wanted = self.checkpoints is not None and not self.kernel.prints  # the text so far is kept nowhere
-        return wanted and self.checkpoints is not None and self.checkpoints.due(self.step)
+        if self.checkpoints is None or self.kernel.prints:  # the text so far is kept nowhere
+            return False
+        return self.checkpoints.due(self.step)
 
     @property
     def step(self) -> int:

@@ -5,7 +5,7 @@ Everything is read when it is asked for. After the session went on, ask again: a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from mmulator.debug.stops import DebugError
 from mmulator.diagnostics.whereabouts import of_warp
+from mmulator.isa.effects import Ends
 from mmulator.isa.types import type_bits
 from mmulator.launch.arena import bytes_at, pointer
 from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS, TENSOR_LANES, TENSOR_ROW
 from mmulator.native.state import LANES
 from mmulator.program.addresses import (
+    HEADER_LOCAL,
     HEADER_RETURN_FRAME,
     HEADER_RETURN_PC,
     RANK_SHIFT,
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from mmulator.compiler.compiled import CompiledKernel
     from mmulator.launch.grid import Grid
     from mmulator.launch.resident import Resident, ResidentCta
-    from mmulator.launch.shape import LaunchShape
     from mmulator.program.frames import Frame
     from mmulator.ptx.tree import Instruction
 
@@ -81,6 +82,10 @@ class WarpState:
     live: int
     places: tuple[LanesAt, ...]
 
+    def at(self, lane: int) -> LanesAt | None:
+        """Where a lane stands; None if it has exited."""
+        return next((p for p in self.places if p.lanes >> lane & 1), None)
+
 
 class Machine:
     """The machine at a stop.
@@ -120,13 +125,7 @@ class Machine:
 
     def extent(self, block: int) -> str:
         """A block's number as `(1,0,0)`."""
-        return self.extent_of(self.grid.shape, block)
-
-    @staticmethod
-    def extent_of(shape: LaunchShape, block: int) -> str:
-        """A block's number as `(1,0,0)`. shape: of its launch."""
-        x, y, _ = shape.grid
-        return extent_text((block % x, block // x % y, block // (x * y)))
+        return extent_in(self.grid.shape.grid, block)
 
     def warp(self, block: int, warp: int) -> WarpState:
         """A warp. Raises DebugError if there is no such warp on the machine."""
@@ -150,7 +149,7 @@ class Machine:
         for group in of_warp(self.kernel.program, cta, w):
             rest = group.lanes & ~lanes
             if rest:
-                first = (rest & -rest).bit_length() - 1
+                first = first_lane(rest)
                 pc = int(w["lane_pc"][first])
                 site = self._site_at(pc, group.instruction)
                 name = self.kernel.program.blocks[pc].function.function.name
@@ -231,13 +230,18 @@ class Machine:
         """All registers of the function that a warp executes."""
         return {name: self.register(warp, name, frame) for name in self.types(warp, frame)}
 
-    def caller(self, warp: WarpState, frame: int, lane: int) -> tuple[int, int]:
-        """Where the function of a frame returns to in a lane: (block of code, frame of the caller)."""
-        at = int(warp.cta.warps["regs"][warp.warp]) + frame
-        pc, back = (
-            int.from_bytes(bytes_at(at + n + 4 * lane, 4).tobytes(), "little") for n in (HEADER_RETURN_PC, HEADER_RETURN_FRAME)
-        )
-        return pc, back
+    def callers(self, warp: WarpState, at: LanesAt, lane: int) -> Iterator[LanesAt]:
+        """The functions that have called the one that a lane executes, innermost first, each at its call."""
+        registers = int(warp.cta.warps["regs"][warp.warp])
+        while at.function != self.kernel.name:
+            header = bytes_at(registers + at.frame, HEADER_LOCAL).view(np.uint32)
+            returns, back = (int(header[n // 4 + lane]) for n in (HEADER_RETURN_PC, HEADER_RETURN_FRAME))
+            caller = self.kernel.program.blocks[returns].function
+            call = next(b.last for b in caller.blocks if b.ending is Ends.CALL and returns in b.targets)
+            site = next((n for n, ins in enumerate(self.kernel.executed) if ins is call), -1)
+            written = self.kernel.sites[site] if site >= 0 else None
+            at = LanesAt(at.lanes, site, written, "runs", "", caller.function.name, back)
+            yield at
 
     # memory ---------------------------------------------------------------------------------------------------------------
     def shared(self, block: int) -> NDArray[np.uint8]:
@@ -326,6 +330,17 @@ def block_of(cta: ResidentCta) -> int:
 def extent_text(extent: Sequence[int]) -> str:
     """`(1,0,0)`."""
     return "(" + ",".join(str(int(n)) for n in extent) + ")"
+
+
+def extent_in(extents: Sequence[int], number: int) -> str:
+    """A block of a grid, or a thread of a block, as `(1,0,0)`. extents: x, y and z. number: x fastest."""
+    x, y, _ = extents
+    return extent_text((number % x, number // x % y, number // (x * y)))
+
+
+def first_lane(mask: int) -> int:
+    """The lowest lane of a mask; -1 if it has none."""
+    return (mask & -mask).bit_length() - 1
 
 
 def _by_number(name: str) -> tuple[str, int]:

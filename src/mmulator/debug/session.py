@@ -8,15 +8,15 @@ methods are called by one thread, which waits for the launch meanwhile; `interru
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mmulator.debug.breakpoints import Breakpoints
+from mmulator.debug.breakpoints import Breakpoints, SiteLines, lines_of
 from mmulator.debug.control import ALL, Control, Controlled, Goal
 from mmulator.debug.execution import Ended, Failed, Parked
-from mmulator.debug.machine import Machine, block_of
-from mmulator.debug.places import SiteLines, lines_of
+from mmulator.debug.machine import block_of, extent_in, first_lane
 from mmulator.debug.stops import DebugError, Focus, Reason, StepScope, Stopped
 from mmulator.debug.watching import Hit
 from mmulator.demangle import demangle
@@ -60,9 +60,7 @@ class Session(Control):
     # stops ------------------------------------------------------------------------------------------------------------------
     def _stopped(self, reason: Reason, hits: Sequence[Hit] = (), text: str = "") -> Stopped:
         """The stop where the launch stands."""
-        execution = self._execution
-        assert execution is not None
-        at = execution.at
+        execution, at = self._running, self._at
         if hits:
             reason = hits[0].reason
             text = "\n".join(dict.fromkeys(h.text for h in hits if h.text))
@@ -82,7 +80,7 @@ class Session(Control):
         old = self.focus
         mine = next((h.lanes for h in hits if h.lanes), lanes)
         same = (old.block, old.warp) == (place.block, place.warp) and mine >> old.lane & 1
-        lane = old.lane if same else (mine & -mine).bit_length() - 1
+        lane = old.lane if same else first_lane(mine)
         self.focus = Focus(place.block, place.warp, lane)
         ins = execution.watcher.kernel.sites[at.site]
         self.stop = Stopped(reason, at.step, self.focus, lanes, at.site, ins, numbers, text)
@@ -105,15 +103,14 @@ class Session(Control):
         if here is None:
             return Stopped(Reason.DEADLOCK, at.step, text=str(error), error=error)
         first = here.places[0]
-        self.focus = Focus(here.block, here.warp, (first.lanes & -first.lanes).bit_length() - 1)
+        self.focus = Focus(here.block, here.warp, first_lane(first.lanes))
         return Stopped(
             Reason.DEADLOCK, at.step, self.focus, first.lanes, first.site, first.instruction, text=str(error), error=error
         )  # fmt: skip
 
     def _faulted(self, at: Failed, cta: ResidentCta) -> Stopped:
         """The stop at a fault: before the instruction, since what stands behind it in its block of code has run, too."""
-        assert self._execution is not None
-        kernel, state = self._execution.watcher.kernel, cta.state
+        kernel, state = self._running.watcher.kernel, cta.state
         site, warp, lane = int(state["fault_site"]), int(state["fault_warp"]), int(state["fault_lane"]) % LANES
         self.focus = focus = Focus(block_of(cta), warp, lane)
         ins = kernel.sites[site] if site < len(kernel.sites) else None
@@ -189,7 +186,7 @@ class Session(Control):
             end = self._began
 
     def _first_hits(self) -> list[Hit]:
-        at = self._execution.at if self._execution is not None else None
+        at = self._at
         return self._at_site(at.place, at.lanes, at.site) if isinstance(at, Parked) else []
 
     def _back_to(self, step: int, reason: Reason, hits: Sequence[Hit] = ()) -> Stopped:
@@ -235,7 +232,7 @@ class Session(Control):
 
     @property
     def _scope_text(self) -> str:
-        block = Machine.extent_of(self.launch.shape, self.focus.block)
+        block = extent_in(self.grid, self.focus.block)
         first, _ = self._range()
         if self.scope is StepScope.BLOCK:
             return f"block {block}"
@@ -246,8 +243,7 @@ class Session(Control):
 
     @property
     def _lines(self) -> SiteLines:
-        assert self._execution is not None
-        return lines_of(self._execution.watcher.kernel)
+        return lines_of(self._running.watcher.kernel)
 
     def _within(self, goal: Goal) -> Goal:
         """A goal for the warps of the scope."""
@@ -258,16 +254,15 @@ class Session(Control):
         return goal
 
     def _step_on(self, lines: bool, over: bool) -> Stopped:
-        at = self._execution.at if self._execution is not None else None
+        at = self._at
         assert isinstance(at, Parked)
         begun = self._in_scope(at)
         every = np.ones(len(self._marks) - 1, bool)
         if not begun:  # first to the instruction that the warp in focus stands before
             hits = self._travel(self._within(Goal(marks=every)))
-            if hits or not isinstance(self._execution and self._execution.at, Parked) or self._asked:
+            at = self._at
+            if hits or not isinstance(at, Parked) or self._asked:
                 return self._stopped(Reason.BREAKPOINT, hits)
-            at = self._execution.at if self._execution is not None else None
-            assert isinstance(at, Parked)
         goal = self._within(Goal(marks=every))
         if over:
             goal.deepest = at.place.frame
@@ -329,13 +324,14 @@ class Session(Control):
             there = part["frame"][mine]
             return int(there[-1]) if len(there) else ALL
         state = self.machine.warp(self.focus.block, self.focus.warp)
-        return next((p.frame for p in state.places if p.lanes >> self.focus.lane & 1), ALL)
+        place = state.at(self.focus.lane)
+        return place.frame if place is not None else ALL
 
     def finish(self, back: bool = False) -> Stopped:
         """Run until the function in focus has returned, also an inlined one. back: to the call of it."""
         if not back:
             self._forward()
-        at = self._execution.at if self._execution is not None else None
+        at = self._at
         if not isinstance(at, Parked):
             raise DebugError("the launch is over", hint="reverse-stepi goes back into it")
         depth, frame = len(self._lines.chains[at.site]), at.place.frame
@@ -370,7 +366,7 @@ class Session(Control):
         if self._execution is None:
             self._begin()
         if self._report is None:
-            while not isinstance(self._execution and self._execution.at, Ended):
+            while not isinstance(self._at, Ended):
                 self._run(Goal(breaks=False))
             self._stopped(Reason.EXITED)
         assert self._report is not None
@@ -415,17 +411,11 @@ class Session(Control):
 
     def calls(self, place: LanesAt) -> list[tuple[str, Instruction | None, Location | None]]:
         """The functions that lanes are in, the innermost first: (name, next instruction, its line of the program)."""
-        ins = place.instruction
-        out = [(demangle(place.function), ins, ins.span.location if ins is not None else None)]
         machine = self.machine
-        state, frame, block = machine.warp(self.focus.block, self.focus.warp), place.frame, None
-        while frame and len(out) < 64:
-            pc, frame = machine.caller(state, frame, self.focus.lane)
-            block = machine.kernel.program.blocks[pc]
-            called = block.after or (block.body[0] if block.body else block.last)
-            call = called.original if called is not None else None
-            out.append((demangle(block.function.function.name), call, call.span.location if call is not None else None))
-        return out
+        warp = machine.warp(self.focus.block, self.focus.warp)
+        places = (place, *islice(machine.callers(warp, place, self.focus.lane), 63))
+        spans = [(p.function, p.instruction, p.instruction.span if p.instruction is not None else None) for p in places]
+        return [(demangle(name), ins, span.location if span is not None else None) for name, ins, span in spans]
 
     def line_registers(self, place: LanesAt) -> list[str]:
         """Registers that the instructions of a lane's line name."""

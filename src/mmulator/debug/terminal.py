@@ -14,8 +14,8 @@ from mmulator.debug import terminal_commands as terminal_commands
 from mmulator.debug import terminal_texts as texts
 from mmulator.debug.machine import extent_text
 from mmulator.debug.stops import DebugError, Reason, StepScope
+from mmulator.debug.terminal_commands import COMMANDS, Console, find
 from mmulator.debug.terminal_looks import INFOS
-from mmulator.debug.terminal_words import COMMANDS, Console, find
 from mmulator.errors import MmulatorError
 from mmulator.schemas import document
 

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from mmulator.debug import terminal_texts as texts
 from mmulator.debug import views
 from mmulator.debug.expressions import expression
 from mmulator.debug.machine import extent_text
 from mmulator.debug.stops import DebugError
-from mmulator.debug.terminal_words import GROUPS, Console, command, number_in
+from mmulator.debug.terminal_commands import GROUPS, Console, command, number_in
 from mmulator.record.values import text_of
 
 COUNT = 10  # lines that `list` and `disassemble` show
@@ -214,16 +215,12 @@ def _registers(t: Console, more: str) -> list[str]:
     return found.text(special=not names).splitlines()
 
 
-def _barriers(t: Console, _: str) -> list[str]:
-    return views.barriers(t.session.scene()).text().splitlines()
+def _view(show: Callable[[Any], Any]) -> Callable[[Console, str], list[str]]:
+    """Lines of a view of the scene that the lane in focus sees."""
+    def lines(t: Console, _: str) -> list[str]:
+        return str(show(t.session.scene())).splitlines()
 
-
-def _waits(t: Console, _: str) -> list[str]:
-    return views.waits(t.session.scene()).text().splitlines()
-
-
-def _flights(t: Console, _: str) -> list[str]:
-    return views.flights(t.session.scene()).text().splitlines()
+    return lines
 
 
 INFOS: dict[str, Callable[[Console, str], list[str]]] = {
@@ -239,9 +236,9 @@ INFOS: dict[str, Callable[[Console, str], list[str]]] = {
     "line": _line,
     "args": _args,
     "launch": _kernels,
-    "barriers": _barriers,
-    "waits": _waits,
-    "async": _flights,
+    "barriers": _view(lambda scene: views.barriers(scene)),
+    "waits": _view(lambda scene: views.waits(scene)),
+    "async": _view(lambda scene: views.flights(scene)),
 }
 
 

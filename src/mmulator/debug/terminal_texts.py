@@ -6,13 +6,15 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mmulator.debug.machine import LanesAt, Machine, WarpState, block_of, extent_text, line_text
+from mmulator.debug.machine import LanesAt, Machine, WarpState, block_of, extent_in, line_text
 from mmulator.debug.stops import DebugError, Focus, Reason
 from mmulator.diagnostics.whereabouts import lanes_text
 from mmulator.location import Location, printable
 from mmulator.native.state import LANES
+from mmulator.tables import text_table
 
 if TYPE_CHECKING:
     from mmulator.debug.breakpoints import Breakpoints
@@ -37,23 +39,15 @@ def filled(text: str, indent: str = "") -> list[str]:
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]], marked: Iterable[bool] = ()) -> list[str]:
     """Columns under their names, the rows of the focus with a star; the last column is cut at the terminal's width."""
-    cells = [head, *(tuple(str(c) for c in row) for row in rows)]
-    widths = [max(len(row[n]) for row in cells) for n in range(len(head))]
-    stars = [False, *marked]
-    out = []
-    for n, row in enumerate(cells):
-        star = "* " if n < len(stars) and stars[n] else "  "
-        line = star + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
-        out.append(line if len(line) <= WIDTH else line[: WIDTH - 3] + "...")
-    return out
+    lines, stars = text_table(head, rows) or ["  ".join(head)], [False, *marked]
+    every = (("* " if n < len(stars) and stars[n] else "  ") + line for n, line in enumerate(lines))
+    return [line if len(line) <= WIDTH else line[: WIDTH - 3] + "..." for line in every]
 
 
 # places -----------------------------------------------------------------------------------------------------------------
 def thread_text(machine: Machine, focus: Focus) -> str:
     """`block (1,0,0), thread (37,0,0), warp 1 lane 5`."""
-    x, y, _ = machine.grid.shape.block
-    thread = focus.thread
-    at = extent_text((thread % x, thread // x % y, thread // (x * y)))
+    at = extent_in(machine.grid.shape.block, focus.thread)
     return f"block {machine.extent(focus.block)}, thread {at}, warp {focus.warp} lane {focus.lane}"
 
 
@@ -87,7 +81,7 @@ def focus_lines(session: Session) -> list[str]:
     machine, focus = session.machine, session.focus
     out = [f"[{thread_text(machine, focus)}; step {session.stop.step:,}]"]
     state = machine.warp(focus.block, focus.warp)
-    place = place_of(state, focus.lane)
+    place = state.at(focus.lane)
     if place is None:
         return [*out, "the thread has exited"]
     out += divided(state, place)
@@ -97,11 +91,6 @@ def focus_lines(session: Session) -> list[str]:
         out += filled(f"{ins.span.row}  {instruction_text(ins)}", "    ")
     guard = guard_text(machine, state, place, focus.lane)
     return [*out, *([guard] if guard else []), *(filled(place.waits_for, "    ") if place.waits_for else [])]
-
-
-def place_of(state: WarpState, lane: int) -> LanesAt | None:
-    """Where a lane of a warp stands; None if it has exited."""
-    return next((p for p in state.places if p.lanes >> lane & 1), None)
 
 
 def divided(state: WarpState, here: LanesAt) -> list[str]:
@@ -202,11 +191,7 @@ def warp_rows(session: Session) -> list[str]:
 def thread_rows(session: Session) -> list[str]:
     """Threads of the block in focus, neighbours at one place together."""
     machine, focus = session.machine, session.focus
-    x, y, _ = machine.grid.shape.block
-
-    def named(thread: int) -> str:
-        return extent_text((thread % x, thread // x % y, thread // (x * y)))
-
+    named = partial(extent_in, machine.grid.shape.block)
     rows, stars = [], []
     for first, last, place in _threads(machine.warps(focus.block)):
         at = line_text(place.instruction) if place is not None else "exited"
@@ -220,7 +205,7 @@ def _threads(warps: list[WarpState]) -> Iterator[tuple[int, int, LanesAt | None]
     for w in warps:
         there = int(w.cta.warps[w.warp]["lanes"])
         for lane in (n for n in range(LANES) if there >> n & 1):
-            place, thread = place_of(w, lane), LANES * w.warp + lane
+            place, thread = w.at(lane), LANES * w.warp + lane
             if found:
                 first, last, before = found[-1]
                 if last == thread - 1 and (before.site if before else None) == (place.site if place else None):
@@ -234,19 +219,18 @@ def lane_rows(session: Session) -> list[str]:
     """Lanes of the warp in focus."""
     machine, focus = session.machine, session.focus
     w = machine.warp(focus.block, focus.warp)
-    x, y, _ = machine.grid.shape.block
     rows = []
     for lane in range(LANES):
         thread = LANES * w.warp + lane
         if not int(w.cta.warps[w.warp]["lanes"]) >> lane & 1:
             continue
-        place = place_of(w, lane)
+        place = w.at(lane)
         state = "exited" if place is None else place.state if place is not w.places[0] or place.state != "runs" else "next"
         if place is not None and "for none" not in (guard := guard_text(machine, w, place, lane)) and guard and place.instruction:
             value = machine.register(w, place.instruction.guard[0].name, place.frame)  # type: ignore[index]
             state += "" if bool(value[lane]) != place.instruction.guard[1] else ", off"  # type: ignore[index]
         at = line_text(place.instruction) if place is not None else ""
-        rows.append((lane, extent_text((thread % x, thread // x % y, thread // (x * y))), state, at))
+        rows.append((lane, extent_in(machine.grid.shape.block, thread), state, at))
     return table(("lane", "thread", "state", "at"), rows, [n == focus.lane for n in range(len(rows))])
 
 

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mmulator.debug.dap import vscode
-from mmulator.debug.dap.capabilities import SUPPORTED, capabilities
-from mmulator.debug.dap.framing import Garbled, encode, read
-from mmulator.debug.dap.messages import OWN, PROGRAM, TYPES, fault_in, members
+from mmulator.debug.dap.client import Garbled, encode, read
+from mmulator.debug.dap.messages import OWN, PROGRAM, SUPPORTED, TYPES, capabilities, fault_in, members
 from tests.support import protocol
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))

@@ -13,8 +13,8 @@ import pytest
 
 from mmulator.conformance.subjects import Subject, subjects
 from mmulator.debug.views import MatrixView, Scene, matrices
-from mmulator.debug.views.fragments import gathered
 from mmulator.debug.views.instruction_matrices import accumulator, computed_so_far
+from mmulator.debug.views.matrix import gathered
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.numerics.profiles import dot_key

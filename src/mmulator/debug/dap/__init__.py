@@ -1,7 +1,7 @@
 """The Debug Adapter Protocol, for editors: Debug Adapter Protocol 1.71.
 
-Two processes: the adapter (`adapter.py`), which speaks with the client and starts the program (`child.py`), and the debugger in
-the program (`agent.py`), which answers what needs the launch (`answers.py`). `framing.py` and `messages.py` are the protocol.
+Two processes: the adapter (`adapter.py`), which speaks with the client and starts the program, and the debugger in the program
+(`agent.py`), which answers what needs the launch (`answers.py`). `client.py` and `messages.py` are the protocol.
 """
 
 from __future__ import annotations

@@ -17,11 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from mmulator.debug.dap.answers import ANSWERS, Motion, Moves, going, going_back, leave
 from mmulator.debug.dap.book import Book
-from mmulator.debug.dap.capabilities import DEADLOCKS, FAULTS
-from mmulator.debug.dap.client import Client, RefusedRequest, listen
-from mmulator.debug.dap.framing import Message
-from mmulator.debug.dap.idle import idle
-from mmulator.debug.dap.messages import SETTING
+from mmulator.debug.dap.client import Client, Message, RefusedRequest, listen
+from mmulator.debug.dap.messages import DEADLOCKS, FAULTS, SETTING, idle
 from mmulator.debug.dap.places import Texts
 from mmulator.debug.dap.scopes import logged
 from mmulator.debug.dap.standing import Standing

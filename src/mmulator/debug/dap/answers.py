@@ -16,11 +16,10 @@ from mmulator.debug.dap.standing import LanesFrame, Standing
 from mmulator.debug.dap.variables import VariableNode
 from mmulator.debug.stops import DebugError, Reason, Stopped
 from mmulator.debug.terminal import DebugTerminal
-from mmulator.debug.terminal_words import COMMANDS, find
+from mmulator.debug.terminal_commands import COMMANDS, find
 from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:
-    from mmulator.debug.dap.standing import LanesFrame, Standing
     from mmulator.debug.session import Session
 
 MOVING = (
@@ -71,9 +70,6 @@ def completions(at: Standing, text: str, column: int, frame: LanesFrame | None) 
     return [Object(label=name, start=start, length=len(word)) for name in found[:100]]
 
 
-if TYPE_CHECKING:
-    from mmulator.debug.session import Session
-
 Motion = Callable[["Session"], Stopped]
 
 
@@ -115,24 +111,9 @@ def _continue(at: Standing, given: Any) -> Answer:
     return replace(_moves(at, given, going), body={"allThreadsContinued": True})
 
 
-def _reverse_continue(at: Standing, given: Any) -> Answer:
-    return _moves(at, given, going_back, back=True)
-
-
 def _step(at: Standing, given: Any, over: bool, back: bool) -> Answer:
     lines = given.get("granularity") != "instruction"
-
-    def stepping(session: Session) -> Stopped:
-        return session.step(lines=lines, over=over, back=back)
-
-    return _moves(at, given, stepping, back)
-
-
-def _step_out(at: Standing, given: Any) -> Answer:
-    def finishing(session: Session) -> Stopped:
-        return session.finish()
-
-    return _moves(at, given, finishing)
+    return _moves(at, given, lambda session: session.step(lines=lines, over=over, back=back), back)
 
 
 def _goto_targets(at: Standing, given: Any) -> Answer:
@@ -159,18 +140,10 @@ def _goto(at: Standing, given: Any) -> Answer:
 
 
 # what there is to see -----------------------------------------------------------------------------------------------------
-def _threads(at: Standing, given: Any) -> Answer:
-    return {"threads": at.threads()}
-
-
 def _stack_trace(at: Standing, given: Any) -> Answer:
     frames = at.stack(given["threadId"])
     start, levels = given.get("startFrame") or 0, given.get("levels") or len(frames)
     return {"stackFrames": [make() for make in frames[start : start + levels]], "totalFrames": len(frames)}
-
-
-def _scopes(at: Standing, given: Any) -> Answer:
-    return {"scopes": scopes_of(at, at.shown(given["frameId"], LanesFrame))}
 
 
 def _variables(at: Standing, given: Any) -> Answer:
@@ -228,10 +201,6 @@ def _exception_info(at: Standing, given: Any) -> Answer:
 
 
 # code ---------------------------------------------------------------------------------------------------------------------
-def _loaded_sources(at: Standing, given: Any) -> Answer:
-    return {"sources": at.sources()}
-
-
 def _source(at: Standing, given: Any) -> Answer:
     number = (given.get("source") or {}).get("sourceReference") or given["sourceReference"]
     return {"content": at.texts.text(number), "mimeType": "text/x-ptx"}
@@ -282,17 +251,16 @@ def readable(at: Standing, address: int, count: int, block: int) -> bytes:
     return at.machine.read(address, low, block) if low else b""
 
 
-def _completions(at: Standing, given: Any) -> Answer:
-    return {"targets": completions(at, given["text"], given["column"], at.top(given.get("frameId")))}
-
-
 ANSWERS: dict[str, Callable[[Standing, Any], Answer]] = {
-    "continue": _continue, "reverseContinue": _reverse_continue, "stepOut": _step_out,
+    "continue": _continue, "reverseContinue": lambda at, given: _moves(at, given, going_back, back=True),
+    "stepOut": lambda at, given: _moves(at, given, lambda session: session.finish()),
     "gotoTargets": _goto_targets, "goto": _goto,
     "next": partial(_step, over=True, back=False), "stepIn": partial(_step, over=False, back=False),
     "stepBack": partial(_step, over=True, back=True),
-    "threads": _threads, "stackTrace": _stack_trace, "scopes": _scopes, "variables": _variables, "evaluate": _evaluate,
-    "dataBreakpointInfo": _data_breakpoint_info, "exceptionInfo": _exception_info, "loadedSources": _loaded_sources,
-    "source": _source, "modules": _modules, "disassemble": _disassemble, "breakpointLocations": _breakpoint_locations,
-    "readMemory": _read_memory, "completions": _completions,
+    "threads": lambda at, given: {"threads": at.threads()}, "stackTrace": _stack_trace,
+    "scopes": lambda at, given: {"scopes": scopes_of(at, at.shown(given["frameId"], LanesFrame))}, "variables": _variables,
+    "evaluate": _evaluate, "dataBreakpointInfo": _data_breakpoint_info, "exceptionInfo": _exception_info,
+    "loadedSources": lambda at, given: {"sources": at.sources()}, "source": _source, "modules": _modules,
+    "disassemble": _disassemble, "breakpointLocations": _breakpoint_locations, "readMemory": _read_memory,
+    "completions": lambda at, given: {"targets": completions(at, given["text"], given["column"], at.top(given.get("frameId")))},
 }  # fmt: skip

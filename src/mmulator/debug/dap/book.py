@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
-from mmulator.debug.dap.capabilities import DEADLOCKS, FAULTS
 from mmulator.debug.dap.client import RefusedRequest
-from mmulator.debug.dap.idle import PENDING, wanted_of
-from mmulator.debug.dap.messages import Object
+from mmulator.debug.dap.messages import DEADLOCKS, FAULTS, PENDING, Object, wanted_of
 from mmulator.debug.dap.places import KernelPlaces
 from mmulator.errors import MmulatorError
 
@@ -69,6 +67,11 @@ class Wanted:
         found = _HIT.fullmatch(self.given.get("hitCondition") or ">=1")
         hits = sum(s <= step for s in self.steps)
         return found is None or HITS[found["how"] or ""](hits, int(found["count"]))
+
+    @property
+    def condition(self) -> str:
+        """The condition over lanes under which it stops, or ""."""
+        return self.given.get("condition") or ""
 
     @property
     def log(self) -> str:
@@ -167,13 +170,13 @@ class Book:
             where = f"line {line} or behind it; the last is line {known[-1].line}" if known else "this file"
             why = f"no instruction of {places.name} was compiled from {where}"
             return {"verified": False, "reason": "pending", "message": why}
-        told = self._take(wanted, self.motor.add(found.place, wanted.given.get("condition") or ""), places)
+        told = self._take(wanted, self.motor.add(found.place, wanted.condition), places)
         if found.line != line and told["verified"]:
             told["message"] = f"moved from line {line}, of which there is no instruction"
         return {**told, "line": found.line, "instructionReference": places.address(places.lines[found][0])}
 
     def _function(self, wanted: Wanted, places: KernelPlaces) -> PlacedAt:
-        return self._take(wanted, self.motor.add(wanted.given["name"], wanted.given.get("condition") or ""), places)
+        return self._take(wanted, self.motor.add(wanted.given["name"], wanted.condition), places)
 
     def _instruction(self, wanted: Wanted, places: KernelPlaces) -> PlacedAt:
         reference = wanted.given["instructionReference"]
@@ -181,11 +184,11 @@ class Book:
         if not 0 <= rank < len(places.order):
             return {"verified": False, "reason": "failed", "message": f"{reference}: the kernel has no such instruction"}
         site = places.order[rank]
-        told = self._take(wanted, self.motor.add(f"*{site}", wanted.given.get("condition") or ""), places)
+        told = self._take(wanted, self.motor.add(f"*{site}", wanted.condition), places)
         return {**told, "instructionReference": places.address(site)}
 
     def _data(self, wanted: Wanted, places: KernelPlaces) -> PlacedAt:
-        return self._take(wanted, self.motor.watch(wanted.given["dataId"], wanted.given.get("condition") or ""), places)
+        return self._take(wanted, self.motor.watch(wanted.given["dataId"], wanted.condition), places)
 
     def _exception(self, wanted: Wanted, launched: bool) -> PlacedAt:
         name = wanted.given["filterId"]

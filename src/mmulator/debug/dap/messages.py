@@ -2,11 +2,14 @@
 
 Debug Adapter Protocol 1.71, "Requests" and "Types". What a client sends comes in, and leaves as it is, or with a sentence that
 says what is wrong (`fault_in`). Members that are not looked at are let through. What the adapter says itself is checked with the
-protocol's schema by tests.
+protocol's schema by tests. Below: what `initialize` says can be done, and answers while no launch is under control.
 """
 
 from functools import cache
 from typing import Any
+
+from mmulator.debug.dap.client import Body, RefusedRequest
+from mmulator.rules import RULES, TOPICS
 
 Object = dict[str, Any]  # a value of one of the protocol's types
 
@@ -99,3 +102,89 @@ def _fault(value: Any, kind: str, name: str) -> str:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+FAULTS, DEADLOCKS = "faults", "deadlocks"
+# capability -> the request without which it would be untrue; None: a member of other requests' arguments
+SUPPORTED: dict[str, str | None] = {
+    "supportsConfigurationDoneRequest": "configurationDone", "supportsFunctionBreakpoints": "setFunctionBreakpoints",
+    "supportsConditionalBreakpoints": None, "supportsHitConditionalBreakpoints": None, "supportsLogPoints": None,
+    "supportsEvaluateForHovers": "evaluate", "supportsStepBack": "stepBack", "supportsSetVariable": "setVariable",
+    "supportsGotoTargetsRequest": "gotoTargets", "supportsCompletionsRequest": "completions",
+    "supportsModulesRequest": "modules", "supportsRestartRequest": "restart", "supportsValueFormattingOptions": None,
+    "supportsExceptionInfoRequest": "exceptionInfo", "supportsDelayedStackTraceLoading": "stackTrace",
+    "supportsLoadedSourcesRequest": "loadedSources", "supportsTerminateRequest": "terminate",
+    "supportsDataBreakpoints": "setDataBreakpoints", "supportsDataBreakpointBytes": None,
+    "supportsReadMemoryRequest": "readMemory", "supportsDisassembleRequest": "disassemble", "supportsCancelRequest": "cancel",
+    "supportsBreakpointLocationsRequest": "breakpointLocations", "supportsSteppingGranularity": None,
+    "supportsInstructionBreakpoints": "setInstructionBreakpoints",
+}  # fmt: skip
+
+
+def filters() -> list[dict[str, Any]]:
+    """The filters of exceptions that a client can stop at: the ends of launches, and each topic of the sanitizer's rules."""
+    ends = (
+        (FAULTS, "Faults", "a launch that cannot go on: an access out of bounds, a trap, an illegal instruction"),
+        (DEADLOCKS, "Deadlocks", "a launch in which no warp can go on"),
+    )
+    shown = [{"filter": name, "label": label, "description": text, "default": True} for name, label, text in ends]
+    for topic, rules in TOPICS.items():
+        names = ", ".join(r.name for r in rules[:4]) + (f" and {len(rules) - 4} more" if len(rules) > 4 else "")
+        label = f"Sanitizer: {topic.replace('_', ' ')}"
+        shown.append({"filter": topic, "label": label, "description": f"{names}; needs \"sanitize\": true", "default": False})
+    return shown
+
+
+def capabilities() -> dict[str, Any]:
+    """The body of the response to `initialize`."""
+    return {**dict.fromkeys(SUPPORTED, True), "exceptionBreakpointFilters": filters()}
+
+
+PROGRAM_THREAD = 1  # number of the thread that stands for the program outside of launches
+EXCEPTIONS = {FAULTS, DEADLOCKS, *TOPICS, *RULES}
+PENDING = "set when its kernel is launched"
+_EMPTY: dict[str, Body] = {
+    "threads": {"threads": [{"id": PROGRAM_THREAD, "name": "the program, between launches"}]},
+    "stackTrace": {"stackFrames": [], "totalFrames": 0},
+    "loadedSources": {"sources": []},
+    "modules": {"modules": [], "totalModules": 0},
+    "completions": {"targets": []},
+    "breakpointLocations": {"breakpoints": []},
+    "gotoTargets": {"targets": []},
+    "dataBreakpointInfo": {"dataId": None, "description": "no launch is under control, whose arrays could be watched"},
+}
+NOT_STOPPED = "no launch stands still: wait for a stop, or pause"
+
+
+def idle(command: str, given: Any, numbers: list[int]) -> Body:
+    """The body of the response to a request of the program's. Raises Refused for what needs a launch.
+
+    command: name of the request.
+    given: its arguments.
+    numbers: of the breakpoints that are in it.
+    """
+    if command in SETTING:
+        return {"breakpoints": [pending(number, given, i) for i, number in enumerate(numbers)]}
+    if command in _EMPTY:
+        return _EMPTY[command]
+    raise RefusedRequest(NOT_STOPPED, "notStopped")
+
+
+def pending(number: int, given: Any, index: int) -> dict[str, Any]:
+    """A breakpoint whose place is not known yet; exceptions have none, and are known by their names."""
+    wanted = wanted_of(given)[index]
+    if wanted.get("filterId") in EXCEPTIONS:
+        return {"id": number, "verified": True}
+    place = {"source": given["source"]} if "source" in given else {}
+    line = {"line": wanted["line"]} if "line" in wanted else {}
+    return {"id": number, "verified": False, "message": PENDING, "reason": "pending", **place, **line}
+
+
+def wanted_of(given: Any) -> list[dict[str, Any]]:
+    """The breakpoints that a request sets, as objects."""
+    if "filters" in given:
+        options = given.get("filterOptions") or []
+        return [{"filterId": name} for name in given["filters"]] + list(options)
+    if given.get("breakpoints") is not None:
+        return list(given["breakpoints"])
+    return [{"line": line} for line in given.get("lines") or []]

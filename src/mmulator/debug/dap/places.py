@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
+from mmulator.debug.breakpoints import lines_of
 from mmulator.debug.dap.client import RefusedRequest
 from mmulator.debug.dap.messages import Object
 
@@ -106,7 +107,7 @@ class KernelPlaces:
         self.kernel, self.name, self.texts = kernel, name, texts
         self.text = kernel.sites[0].span.source
         self.ptx = texts.source(self.text)
-        self.order = sorted(range(len(kernel.sites)), key=lambda n: kernel.sites[n].span.start)
+        self.order = lines_of(kernel).order
         self._ranks = {site: rank for rank, site in enumerate(self.order)}
         self._sources: dict[tuple[str, int], Object | None] = {}
         self._lines: tuple[int, dict[CodeLine, list[int]]] = -1, {}

@@ -11,7 +11,7 @@ from mmulator.debug.dap.messages import Object
 from mmulator.debug.dap.standing import LanesFrame, Standing
 from mmulator.debug.dap.variables import LONGEST, VariableNode, array, group, safely
 from mmulator.debug.expressions import expression, number_of
-from mmulator.debug.machine import line_text
+from mmulator.debug.machine import first_lane, line_text
 from mmulator.debug.stops import DebugError
 from mmulator.debug.views import (
     InFlight,
@@ -26,6 +26,7 @@ from mmulator.debug.views import (
     waits,
 )
 from mmulator.debug.views.register_table import shown_types
+from mmulator.debug.views.scene import of_block
 from mmulator.diagnostics.whereabouts import lanes_text
 from mmulator.errors import MmulatorError
 from mmulator.isa.types import type_bits
@@ -58,7 +59,7 @@ def lane_of(at: Standing, frame: LanesFrame) -> int:
     focus, lanes = at.session.focus, frame.at.lanes
     if (focus.block, focus.warp) == (frame.warp.block, frame.warp.warp) and lanes >> focus.lane & 1:
         return focus.lane
-    return (lanes & -lanes).bit_length() - 1 if lanes else 0
+    return max(0, first_lane(lanes))
 
 
 def scene_at(at: Standing, frame: LanesFrame) -> Scene:
@@ -272,10 +273,6 @@ def barriers_of(at: Standing, frame: LanesFrame) -> Iterator[VariableNode]:
         yield paragraph(each.name, each.text().removeprefix(f"{each.name}: "), "mbarrier")
     if found.cluster is not None:
         yield paragraph("cluster barrier", found.cluster.text(found.blocks))
-
-
-def of_block(blocks: tuple[str, ...], cta: int) -> str:
-    return f" of {blocks[cta]}" if len(blocks) > 1 else ""
 
 
 def waits_of(at: Standing, frame: LanesFrame) -> Iterator[VariableNode]:

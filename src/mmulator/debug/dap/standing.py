@@ -7,19 +7,14 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mmulator.debug.dap.client import Client, RefusedRequest
-from mmulator.debug.dap.idle import PROGRAM
-from mmulator.debug.dap.messages import Object
+from mmulator.debug.dap.messages import PROGRAM_THREAD, Object
 from mmulator.debug.dap.places import KernelPlaces, Texts
+from mmulator.debug.machine import extent_in, first_lane
 from mmulator.debug.stops import Focus, Reason, Stopped
 from mmulator.demangle import base_name
 from mmulator.diagnostics.whereabouts import lanes_text
-from mmulator.isa.effects import Ends
-from mmulator.launch.arena import bytes_at
 from mmulator.lazy import cached_property
-from mmulator.program.addresses import HEADER_LOCAL, HEADER_RETURN_FRAME, HEADER_RETURN_PC
 
 if TYPE_CHECKING:
     from mmulator.debug.machine import LanesAt, Machine, WarpState
@@ -27,7 +22,7 @@ if TYPE_CHECKING:
     from mmulator.debug.session import Session
 
 MOST_THREADS = 512  # threads that a client is told of
-_FIRST = PROGRAM + 1
+_FIRST = PROGRAM_THREAD + 1
 _LONG = 40  # characters of a list of lanes that becomes a mask
 
 
@@ -98,20 +93,20 @@ class Standing:
     def thread_of(self, focus: Focus | None) -> int:
         """The number of a warp's thread; of the program for None."""
         if focus is None:
-            return PROGRAM
+            return PROGRAM_THREAD
         x, y, z = self.session.block
         return _FIRST + focus.block * -(-x * y * z // 32) + focus.warp
 
     def threads(self) -> list[Object]:
         """The warps that are on the machine; the launch itself if there are none."""
         if not self.warps:
-            return [{"id": PROGRAM, "name": f"launch {self.session.number} of {self.session.kernel_name}, over"}]
-        names = ((number, f"block {self.block_name(w.block)} warp {w.warp}") for number, w in self.warps.items())
+            return [{"id": PROGRAM_THREAD, "name": f"launch {self.session.number} of {self.session.kernel_name}, over"}]
+        names = ((number, f"block {extent_in(self.session.grid, w.block)} warp {w.warp}") for number, w in self.warps.items())
         return [{"id": number, "name": name} for (number, name), _ in zip(names, range(MOST_THREADS))]
 
     def warp(self, thread: int) -> WarpState | None:
         """The warp of a thread; None for the launch itself. Raises Refused."""
-        if thread == PROGRAM:
+        if thread == PROGRAM_THREAD:
             return None
         if thread not in self.warps:
             raise RefusedRequest(f"thread {thread}: no warp of this number has lanes that run")
@@ -123,12 +118,7 @@ class Standing:
         focus = self.session.focus
         if warp is not None and (focus.block, focus.warp) != (warp.block, warp.warp):
             first = warp.places[0].lanes if warp.places else warp.live
-            self.session.focus = Focus(warp.block, warp.warp, (first & -first).bit_length() - 1)
-
-    def block_name(self, block: int) -> str:
-        """A block by its index: `(1,0,0)`."""
-        x, y, _ = self.session.grid
-        return f"({block % x},{block // x % y},{block // (x * y)})"
+            self.session.focus = Focus(warp.block, warp.warp, first_lane(first))
 
     # frames ---------------------------------------------------------------------------------------------------------------
     def stack(self, thread: int) -> list[Callable[[], Object]]:
@@ -148,20 +138,8 @@ class Standing:
 
     def _callers(self, warp: WarpState, at: LanesAt) -> Iterator[LanesFrame]:
         """The frames of the functions that have called the one that lanes execute, innermost first."""
-        kernel = self.machine.kernel
-        registers = int(warp.cta.warps["regs"][warp.warp])
-        lane = (at.lanes & -at.lanes).bit_length() - 1
-        while at.function != kernel.name:
-            header = bytes_at(registers + at.frame, HEADER_LOCAL).view(np.uint32)
-            returns = int(header[HEADER_RETURN_PC // 4 + lane])
-            caller = kernel.program.blocks[returns].function
-            call = next(b.last for b in caller.blocks if b.ending is Ends.CALL and returns in b.targets)
-            site = next((n for n, ins in enumerate(kernel.executed) if ins is call), -1)
-            written = kernel.sites[site] if site >= 0 else None
-            back = int(header[HEADER_RETURN_FRAME // 4 + lane])
-            name = caller.function.name
-            at = replace(at, site=site, instruction=written, function=name, frame=back, state="runs", waits_for="")
-            yield LanesFrame(replace(warp, places=(at,)), at, False)
+        for caller in self.machine.callers(warp, at, first_lane(at.lanes)):
+            yield LanesFrame(replace(warp, places=(caller,)), caller, False)
 
     def _frames(self, frame: LanesFrame, several: bool) -> Iterator[Callable[[], Object]]:
         """A frame as the client sees it: the line of the program, those where it was inlined, and the line of PTX."""
@@ -212,7 +190,7 @@ class Standing:
 
     def description(self, stop: Stopped) -> str:
         """A stop in a few words."""
-        where = "" if stop.focus is None else f", block {self.block_name(stop.focus.block)} warp {stop.focus.warp}"
+        where = "" if stop.focus is None else f", block {extent_in(self.session.grid, stop.focus.block)} warp {stop.focus.warp}"
         what = {
             Reason.BEGIN: "the launch's first instruction", Reason.EXITED: "the launch is over; step back from here",
             Reason.MBARRIER: "a phase of an mbarrier is complete", Reason.FINDING: "the sanitizer found a rule broken",
@@ -229,4 +207,4 @@ class Standing:
         warp = self.warps.get(self.thread_of(focus)) if focus is not None else None
         if warp is None or focus is None or not warp.places:
             return None
-        return LanesFrame(warp, next((p for p in warp.places if p.lanes >> focus.lane & 1), warp.places[0]))
+        return LanesFrame(warp, warp.at(focus.lane) or warp.places[0])

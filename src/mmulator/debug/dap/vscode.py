@@ -12,22 +12,27 @@ from xml.sax.saxutils import quoteattr
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from mmulator import __version__
+from mmulator.debug.dap.messages import TYPES, members
 from mmulator.files import replacing
 
 NAME = "mmulator-debug"
 LANGUAGES = ("ptx", "python", "cuda-cpp", "cuda", "cpp", "toml")  # in whose files breakpoints can be set
-_ATTRIBUTES: dict[str, dict[str, Any]] = {
-    "program": {"type": "string", "description": "A launch file (.toml), a Python script, a program, or a .cu file."},
-    "args": {"type": "array", "items": {"type": "string"}, "description": "Arguments of the program."},
-    "cwd": {"type": "string", "description": "The folder that the program starts in."},
-    "env": {"type": "object", "description": "Variables of its environment; null removes one."},
-    "device": {"type": "string", "description": "The chip that it finds: H100, sm_90."},
-    "seed": {"type": "integer", "minimum": 0, "description": "Seed of the scheduler's choices."},
-    "sanitize": {"type": "boolean", "description": "Look for undefined behaviour."},
-    "stopOnEntry": {"type": "boolean", "description": "Stop before the first instruction of the first launch."},
-    "stopAtEnd": {"type": "boolean", "description": "Stop when a launch is over, to go back from there."},
-    "kernel": {"type": "string", "description": "A part of a kernel's name: other launches are not stopped."},
-    "noDebug": {"type": "boolean", "description": "Run without the debugger."},
+_TYPES_OF: dict[str, dict[str, Any]] = {  # of the members of a launch, by their kinds in messages.py
+    "text": {"type": "string"}, "[text]": {"type": "array", "items": {"type": "string"}}, "{text or null}": {"type": "object"},
+    "int": {"type": "integer", "minimum": 0}, "bool": {"type": "boolean"},
+}  # fmt: skip
+_ABOUT = {
+    "program": "A launch file (.toml), a Python script, a program, or a .cu file.",
+    "args": "Arguments of the program.",
+    "cwd": "The folder that the program starts in.",
+    "env": "Variables of its environment; null removes one.",
+    "device": "The chip that it finds: H100, sm_90.",
+    "seed": "Seed of the scheduler's choices.",
+    "sanitize": "Look for undefined behaviour.",
+    "stopOnEntry": "Stop before the first instruction of the first launch.",
+    "stopAtEnd": "Stop when a launch is over, to go back from there.",
+    "kernel": "A part of a kernel's name: other launches are not stopped.",
+    "noDebug": "Run without the debugger.",
 }
 _CONFIGURATION = {
     "type": "mmulator", "request": "launch", "name": "Debug kernels", "program": "${file}", "cwd": "${workspaceFolder}",
@@ -57,6 +62,8 @@ _MANIFEST = """<?xml version="1.0" encoding="utf-8"?>
 
 def package() -> dict[str, Any]:
     """The extension's package.json."""
+    kinds = {name: kind for name, (kind, _) in members(TYPES["LAUNCH"]).items()}
+    attributes = {name: {**_TYPES_OF[kinds[name]], "description": text} for name, text in _ABOUT.items()}
     return {
         "name": NAME, "publisher": "mmulator", "displayName": "mmulator", "version": __version__, "license": "Apache-2.0",
         "description": "Debugs NVIDIA tensor-core kernels without the GPU, forwards and backwards.",
@@ -67,7 +74,7 @@ def package() -> dict[str, Any]:
             "debuggers": [{
                 "type": "mmulator", "label": "mmulator", "languages": list(LANGUAGES),
                 "program": sys.executable, "args": ["-m", "mmulator", "debug", "--dap"],
-                "configurationAttributes": {"launch": {"required": ["program"], "properties": _ATTRIBUTES}},
+                "configurationAttributes": {"launch": {"required": ["program"], "properties": attributes}},
                 "initialConfigurations": [_CONFIGURATION],
             }],
         },

@@ -21,4 +21,4 @@ from mmulator.debug.views.tiles import (
     by_tensor_map as by_tensor_map,
 )
 from mmulator.debug.views.wait_graph import LaneWait as LaneWait, Waits as Waits, Waker as Waker, waits as waits
-from mmulator.debug.views.warp_table import WarpTable as WarpTable, WarpsAt as WarpsAt, warps as warps
+from mmulator.debug.views.barrier_state import WarpTable as WarpTable, WarpsAt as WarpsAt, warps as warps

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from mmulator.debug.machine import line_text
-from mmulator.debug.views.scene import Scene
-from mmulator.diagnostics.mbarriers import known, shared_name
+from mmulator.debug.views.scene import Scene, lanes_in, named_shared, of_block
+from mmulator.diagnostics.mbarriers import known
 from mmulator.diagnostics.whereabouts import lanes_text
 from mmulator.isa.effects import MemoryEffect
 from mmulator.launch.arena import bytes_at
@@ -23,7 +23,6 @@ from mmulator.native.state import (
     COPIES,
     FULL,
     KINDS,
-    LANES,
     TRANSFERS,
     WGMMA,
     AsyncGroup,
@@ -103,10 +102,9 @@ class Flights:
         lines = [f"{len(self.flights)} operation{'s are' if len(self.flights) > 1 else ' is'} in flight"]
         for f in self.flights:
             who = f"warp {f.warp}" + f" {lanes_text(f.lanes)}" * (f.lanes != FULL)
-            block = f" of {self.blocks[f.cta]}" * (len(self.blocks) > 1)
-            part = f", {f.done:.0%} done" if f.done else ""
-            lines += wrap(f"{f.instruction.form.name} of {who}{block}, {line_text(f.instruction)}{part}", width,
-                          initial_indent="  ", subsequent_indent="      ")  # fmt: skip
+            place = f"{of_block(self.blocks, f.cta)}, {line_text(f.instruction)}" + (f", {f.done:.0%} done" if f.done else "")
+            said = f"{f.instruction.form.name} of {who}{place}"
+            lines += wrap(said, width, initial_indent="  ", subsequent_indent="      ")
             for said in (f.touches, f.waits):
                 lines += wrap(said, width, initial_indent="    ", subsequent_indent="      ") if said else []
         return "\n".join(lines)
@@ -171,7 +169,7 @@ def _told(scene: Scene, head: Any, kind: OperationKind, group: int | None) -> st
 
 
 def _copy_text(scene: Scene, cta: ResidentCta, entry: Any) -> str:
-    lanes = [n for n in range(LANES) if int(entry["mask"]) >> n & 1]
+    lanes = lanes_in(int(entry["mask"]))
     if not lanes:
         return ""
     bytes = int(entry["bytes"])
@@ -190,8 +188,7 @@ def _wgmma_text(scene: Scene, entry: Any) -> str:
     places = []
     for name, word in said:
         start = MatrixDescriptor.decode(word).start_address
-        symbol = shared_name(scene.grid, start)
-        places.append(f"{name} at {symbol} (shared {start:#x})" if symbol else f"{name} at shared {start:#x}")
+        places.append(f"{name} at {named_shared(scene, start)}")
     names = {slot: name for name, slot in scene.frame(_function_of(scene, entry)).slots.items()}
     slots = table["d_slots"][: int(table["d_words"])].tolist()
     first, last = (names.get(slots[n], "?") for n in (0, -1))
@@ -208,9 +205,8 @@ def host_text(scene: Scene, host: int) -> str:
     for cta in scene.resident.each():
         offset = host - scene.resident.shared_at(cta.rank)
         if 0 <= offset < scene.grid.shared:
-            name = shared_name(scene.grid, SHARED_BASE + offset)
             block = f" of {cta}" if cta.rank != scene.place.cta else ""
-            return (f"{name} (shared {SHARED_BASE + offset:#x})" if name else f"shared {SHARED_BASE + offset:#x}") + block
+            return named_shared(scene, SHARED_BASE + offset) + block
     for region in scene.grid.memory:
         if region.host <= host < region.host + region.size:
             return f"byte {host - region.host} of {region.label}"
@@ -256,9 +252,7 @@ def _payload(t: Any, struct: Any) -> Any:
 def _bulk_text(scene: Scene, t: Any, ins: Instruction) -> str:
     if "tensor" in ins.modifiers:
         box = _payload(t, Box)
-        place = SHARED_BASE + int(box["place"])
-        name = shared_name(scene.grid, place)
-        where = f"{name} (shared {place:#x})" if name else f"shared {place:#x}"
+        where = named_shared(scene, SHARED_BASE + int(box["place"]))
         size = f"{int(box['rows'])} rows of {int(box['row'])} bytes"
         return f"a box of {size} of the tensor at {_place(scene, int(box['address']))}, at {where} in shared memory"
     if ins.effects.memory in (MemoryEffect.COPY, MemoryEffect.REDUCE):
@@ -272,9 +266,8 @@ def _place(scene: Scene, address: int) -> str:
     """A generic or shared address in words."""
     shared = scene.shared_address(address)
     if shared is not None:
-        name = shared_name(scene.grid, shared[1])
         rank = f" of rank {shared[0]}" if scene.resident.size > 1 and address >> RANK_SHIFT else ""
-        return (f"{name} (shared {shared[1]:#x})" if name else f"shared {shared[1]:#x}") + rank
+        return named_shared(scene, shared[1]) + rank
     for region in scene.grid.memory:
         if region.start <= address < region.start + region.size:
             return f"byte {address - region.start} of {region.label}" if address > region.start else region.label

@@ -5,17 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from mmulator.debug.views.fragments import AXES, expanded, factors, gathered
-from mmulator.debug.views.matrix import MatrixView
+from mmulator.debug.views.matrix import AXES, MatrixView, expanded, factors, gathered, mask_outside
 from mmulator.debug.views.scene import Scene, lanes_in
 from mmulator.debug.views.tensor_cells import moved_cells, tensor_copy, tensor_product
-from mmulator.debug.views.tiles import by_tensor_map, described, descriptor_text, memory_elements
+from mmulator.debug.views.tiles import by_tensor_map, memory_elements, of_descriptor
 from mmulator.errors import OperandError
 from mmulator.isa.effects import Flow, MemoryEffect, Queue, Step, Together
 from mmulator.isa.form import Form
 from mmulator.isa.types import TYPES
 from mmulator.launch.arena import bytes_at
-from mmulator.layouts.descriptors import MatrixDescriptor
 from mmulator.layouts.fragments import Fragment
 from mmulator.layouts.operands import element_of, fragment, memory_bits
 from mmulator.native.state import WGMMA, OperationKind, Tile, Warpgroup, WgmmaTable
@@ -57,52 +55,40 @@ def _product(scene: Scene, form: Form) -> Iterator[MatrixView]:
             views = [replace(v, notes=(*v.notes, "before the instruction writes it")) for v in views]
         yield from views
         if name == "a" and form.sparse:
-            selector = named.get("f")
-            yield expanded(scene, form, views[0], named["e"], selector.value if isinstance(selector, Immediate) else 0)
+            yield expanded(scene, form, views[0], named["e"], selector_of(named.get("f")))
     for side in "ab":
         if form.block_scale:
             yield factors(scene, form, side, named[f"scale-{side}-data"], named[f"selector-{side}"])
+
+
+def selector_of(operand: Operand | None) -> int:
+    """The sparsity selector of a product; 0 where none is written."""
+    return operand.value if isinstance(operand, Immediate) else 0
 
 
 # wgmma ---------------------------------------------------------------------------------------------------------------------
 def _warpgroup_product(scene: Scene, form: Form) -> Iterator[MatrixView]:
     named = scene.operands
     for side in "ab":
-        if f"{side}-desc" in named:
-            yield _of_descriptor(scene, form, side)
-        elif side == "a":
-            (view,) = gathered(scene, form, "a", named["a"])
-            yield view
-            if form.sparse:
-                selector = named["sp-sel"]
-                yield expanded(scene, form, view, named["sp-meta"], selector.value if isinstance(selector, Immediate) else 0)
-        if side == "a" and form.sparse and "a-desc" in named:
-            selector = named["sp-sel"]
-            compressed = replace(_of_descriptor(scene, form, "a"), notes=())
-            yield expanded(scene, form, compressed, named["sp-meta"], selector.value if isinstance(selector, Immediate) else 0)
+        view = _of_descriptor(scene, form, side) if f"{side}-desc" in named else gathered(scene, form, side, named[side])[0]
+        yield view
+        if side == "a" and form.sparse:
+            compressed = replace(view, notes=()) if "a-desc" in named else view
+            yield expanded(scene, form, compressed, named["sp-meta"], selector_of(named["sp-sel"]))
     yield accumulator(scene, form, named["d"])
     yield from computed_so_far(scene, form, named["d"])
 
 
 def _of_descriptor(scene: Scene, form: Form, side: str) -> MatrixView:
     """A [m, k] or B [k, n] of a wgmma in shared memory."""
-    word = scene.value(scene.operands[f"{side}-desc"])
-    if word is None:
-        raise OperandError(f"the descriptor of {side.upper()} is not known")
-    trans = bool(scene.value(scene.operands.get(f"imm-trans-{side}")))
     t = form.atype if side == "a" else form.btype
     rows, k = (form.m, form.k // 2 if form.sparse else form.k) if side == "a" else (form.n, form.k)
-    d = MatrixDescriptor.decode(word)
-    raw, inside = described(scene, d, rows, k, t, trans)
-    if side == "b":
-        raw, inside = raw.T, inside.T
     negative = signed32(scene.value(scene.operands.get(f"imm-scale-{side}")) or 1) == -1
-    major = f"{'M' if side == 'a' else 'N'}-major" if trans else "K-major"
-    notes: tuple[str, ...] = ("the product takes it with the opposite sign",) if negative else ()
-    if not inside.all():
-        notes += (f"?: {int((~inside).sum())} of {inside.size} elements lie outside of shared memory",)
-    what = f"{descriptor_text(scene, d)}, {major}, as it is now"
-    return MatrixView(side.upper(), what, t.name, raw, AXES[side], unread=None if inside.all() else ~inside, notes=notes)
+    view = of_descriptor(scene, side, rows, k, t, bool(scene.value(scene.operands.get(f"imm-trans-{side}"))), negative)
+    if view.unread is None:
+        return view
+    lost = f"?: {int(view.unread.sum())} of {view.unread.size} elements lie outside of shared memory"
+    return replace(view, notes=(*view.notes, lost))
 
 
 def accumulator(scene: Scene, form: Form, registers: Operand) -> MatrixView:
@@ -154,13 +140,12 @@ def computed_so_far(scene: Scene, form: Form, registers: Operand) -> Iterator[Ma
         notes += ("?: in the registers, which have been waited for",) if done.any() else ()
         yield MatrixView(
             "D so far", "what the machine has computed and the program cannot read yet", form.dtype.name, raw.copy(), AXES["d"],
-            unread=done if done.any() else None, notes=notes,
+            unread=mask_outside(~done), notes=notes,
         )  # fmt: skip
 
 
-def _columns(f: object, warp: int, busy: list[bool], columns: int) -> np.ndarray:
+def _columns(f: Fragment, warp: int, busy: list[bool], columns: int) -> np.ndarray:
     """For each [row, column] of a warp's 16 rows whether its register is busy."""
-    assert isinstance(f, Fragment)
     _, rows, cols = f.maps
     lanes = slice(32 * warp, 32 * warp + 32)
     out = np.zeros((16, columns), bool)
@@ -175,12 +160,9 @@ def registers_in_flight(scene: Scene, place: WarpPlace) -> set[int]:
     if WGMMA not in scene.kernel.queues:
         return set()
     cta = scene.resident.each()[place.cta]
-    w = cta.warps[place.warp]
-    queue = w["queues"][WGMMA.queue]
     out: set[int] = set()
-    for number in range(int(queue["done"]), int(queue["issued"])):
-        entry = cta.operation(WGMMA, place.warp, number)
-        out |= _slots_of(int(entry["table"]))
+    for number in in_flight(scene, WGMMA, place):
+        out |= _slots_of(int(cta.operation(WGMMA, place.warp, number)["table"]))
     for tile in _tiles(scene, place):
         if int(tile["live"]) >> place.warp % 4 & 1:
             out |= _slots_of(int(tile["table"]))
@@ -220,7 +202,7 @@ def _warp_move(scene: Scene, form: Form) -> Iterator[MatrixView]:
         for n in range(f.copies):
             yield MatrixView(
                 "memory" + (str(n) if f.copies > 1 else ""), f"{where}, {'to be loaded' if loads else 'before the store'}",
-                element.name, raw[n], views[0].axes, unread=None if inside[n].all() else ~inside[n],
+                element.name, raw[n], views[0].axes, unread=mask_outside(inside[n]),
             )  # fmt: skip
     for view in views:
         yield replace(view, notes=(*view.notes, "before the load writes it")) if loads else view

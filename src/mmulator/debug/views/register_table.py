@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmulator.debug.machine import first_lane
 from mmulator.debug.views.matrix import element_texts
 from mmulator.debug.views.scene import Scene, lanes_in
 from mmulator.demangle import base_name
@@ -283,7 +284,7 @@ def registers(
 
 def _points(scene: Scene, declared: str, values: NDArray[np.uint64], lanes: int) -> str:
     """The name of the memory that a register of 64 bits addresses in all lanes; "" for other numbers."""
-    value = int(values[(lanes & -lanes).bit_length() - 1])
+    value = int(values[first_lane(lanes)])
     if type_bits(declared) != 64 or any(int(values[n]) != value for n in lanes_in(lanes)):
         return ""
     found = next((r for r in scene.grid.memory if r.start <= value < r.start + r.size), None)
@@ -296,11 +297,16 @@ def _where(scene: Scene, warp: int | None, lanes: int | None) -> tuple[str, int,
     """(function, byte where its frame begins, next instruction, lanes) of a warp."""
     if warp is None and scene.site >= 0:
         return scene.function, scene.frame_at, scene.kernel.executed[scene.site], scene.lanes if lanes is None else lanes
-    found = [g for g in scene.groups_of(scene.cta) if g.warp == (scene.place.warp if warp is None else warp)]
+    found = _groups(scene, warp)
     if not found:
         return scene.kernel.name, 0, None, FULL if lanes is None else lanes
     g = next((g for g in found if lanes is None or g.lanes & lanes), found[0])
     return scene.function_of(g), g.frame, g.instruction, g.lanes if lanes is None else lanes
+
+
+def _groups(scene: Scene, warp: int | None) -> list[LaneGroup]:
+    """The groups of lanes of a warp of the CTA; None: of that whose turn it is."""
+    return [g for g in scene.groups_of(scene.cta) if g.warp == (scene.place.warp if warp is None else warp)]
 
 
 def _by_number(name: str) -> tuple[str, int, str]:
@@ -314,9 +320,8 @@ def _live(scene: Scene, function: str, own: bool, warp: int | None) -> frozenset
     if own and scene.block is not None:
         ins = scene.kernel.executed[scene.site]
         return _live_before(scene.kernel, scene.block, ins)
-    groups: list[LaneGroup] = [g for g in scene.groups_of(scene.cta) if g.warp == (scene.place.warp if warp is None else warp)]
     out: frozenset[str] = frozenset()
-    for g in groups:
+    for g in _groups(scene, warp):
         if g.pc >= 0 and scene.function_of(g) == function:
             out |= _live_before(scene.kernel, scene.kernel.program.blocks[g.pc], None)
     return out

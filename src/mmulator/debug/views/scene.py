@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.debug.machine import line_text
-from mmulator.diagnostics.mbarriers import MbarrierEvent
+from mmulator.debug.machine import first_lane, line_text
+from mmulator.diagnostics.mbarriers import MbarrierEvent, shared_name
 from mmulator.diagnostics.whereabouts import LaneGroup, groups
 from mmulator.errors import OperandError
 from mmulator.launch.arena import bytes_at, read
@@ -64,7 +64,7 @@ class Scene:
     def of(cls, machine: Machine, focus: Focus, step: int = 0) -> Scene:
         """The machine of a debugged launch, seen from a lane. Raises DebugError where its warp is not on the machine."""
         state = machine.warp(focus.block, focus.warp)
-        at = next((p for p in state.places if p.lanes >> focus.lane & 1), None) or next(iter(state.places), None)
+        at = state.at(focus.lane) or next(iter(state.places), None)
         resident, warps = state.cta.resident, len(state.cta.warps)
         turn = None
         looked = focus.block, focus.warp
@@ -100,7 +100,7 @@ class Scene:
     @property
     def lane(self) -> int:
         """The first lane that executes the next instruction; 0 if there is none."""
-        return (self.lanes & -self.lanes).bit_length() - 1 if self.lanes else 0
+        return max(0, first_lane(self.lanes))
 
     def warp_at(self, cta: int, warp: int) -> WarpPlace:
         """A warp of the cluster. cta, warp: numbers of the CTA in the cluster, and of the warp in the CTA."""
@@ -310,6 +310,17 @@ def lanes_in(mask: int) -> list[int]:
 def spot(ins: Instruction | None) -> str:
     """An instruction in short, with its line: `wgmma.mma_async (k.ptx:120)`."""
     return "the end of a function" if ins is None else f"{ins.form.name} ({line_text(ins)})"
+
+
+def named_shared(scene: Scene, address: int) -> str:
+    """A place in shared memory in words: `smem + 16 (shared 0x410)`. address: in the shared memory of a CTA."""
+    name = shared_name(scene.grid, address)
+    return f"{name} (shared {address:#x})" if name else f"shared {address:#x}"
+
+
+def of_block(blocks: tuple[str, ...], cta: int) -> str:
+    """` of block (1, 0, 0)`, or "" where a cluster has one CTA. blocks: names of the cluster's CTAs. cta: rank."""
+    return f" of {blocks[cta]}" * (len(blocks) > 1)
 
 
 def issuer(event: MbarrierEvent, here: ResidentCta) -> str:

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.debug.views.fragments import dense, holders, names_of, words
-from mmulator.debug.views.matrix import MatrixView
+from mmulator.debug.views.matrix import MatrixView, dense, holders, mask_outside, names_of, words
 from mmulator.debug.views.scene import Scene
-from mmulator.debug.views.tiles import described, descriptor_text
+from mmulator.debug.views.tiles import described, descriptor_text, of_descriptor, signs
 from mmulator.errors import OperandError
 from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.form import Form
@@ -105,24 +104,23 @@ def moved_cells(scene: Scene, form: Form) -> Iterator[MatrixView]:
         there[lane, column + n] = known
     loads = form.effects.memory is MemoryEffect.READ
     names = tuple(f"lane {first + n}" for n in range(rows)), tuple(str(base + n) for n in range(columns))
-    element, note = _type_of_columns(scene, base, columns)
-    element = t.name if half else element
+    element = t.name if half else _type_of_cells(scene)
     dtype = container(TYPES[element])
     where = f"lanes {first} to {first + rows - 1}, columns {base} to {base + columns - 1}, of warp {scene.place.warp}"
     shown = [
         MatrixView("tensor memory", where, element, (memory & np.uint32((1 << t.bits) - 1)).astype(dtype), row_names=names[0],
-                   column_names=names[1], unread=None if there.all() else ~there, notes=note),
+                   column_names=names[1], unread=mask_outside(there)),
         MatrixView("R", f"{names_of(named['r'])} at the places of .{shape}.{form['num']}", element, registers.astype(dtype),
-                   row_names=names[0], column_names=names[1], unread=None if there.all() else ~there,
+                   row_names=names[0], column_names=names[1], unread=mask_outside(there),
                    notes=("before the load writes it",) if loads else ()),
     ]  # fmt: skip
     yield from shown if loads else shown[::-1]
 
 
-def _type_of_columns(scene: Scene, base: int, columns: int) -> tuple[str, tuple[str, ...]]:
-    """(type to show cells in, notes): f32, unless the kernel's products are of integers."""
+def _type_of_cells(scene: Scene) -> str:
+    """The type to show cells in: f32, unless the kernel's products are of integers."""
     forms = (i.form for i in scene.kernel.sites if i.effects.tensor and i.effects.multiplies)
-    return ("s32", ()) if any(f.kind == "i8" for f in forms) else ("f32", ())
+    return "s32" if any(f.kind == "i8" for f in forms) else "f32"
 
 
 def _address(scene: Scene, operand: object) -> int:
@@ -146,13 +144,13 @@ def tensor_product(scene: Scene, form: Form) -> Iterator[MatrixView]:
     rows = d.m // (1 + variant.pair)
     ranks = [scene.place.cta & ~1, scene.place.cta | 1] if variant.pair else [scene.place.cta]
     layout = layout_id(d.m, variant.pair, variant.ws, variant.sparse)
-    compressed = _joined([_a_of(scene, form, d, layout, rows, rank) for rank in ranks])
+    compressed = _joined([_a_of(scene, d, layout, rows, rank) for rank in ranks])
     yield compressed
     if variant.sparse:
         words = _joined([_metadata(scene, d, layout, rows, rank) for rank in ranks])
         yield words
         yield _dense(compressed, words, form, d)
-    yield _joined([_b_of(scene, form, d, rank, len(ranks)) for rank in ranks], axis=1)
+    yield _joined([_b_of(scene, d, rank, len(ranks)) for rank in ranks], axis=1)
     yield _joined([tensor_accumulator(scene, _address(scene, named["d"]), d, layout, rank) for rank in ranks])
     if variant.scale_vec:
         count = variant.scale_vec * d.k // 64 if d.k == 96 else variant.scale_vec
@@ -205,7 +203,7 @@ def _at(
     inside = (lane < LANES) & (column < COLUMNS)
     found = cells[np.where(inside, lane, 0), np.where(inside, column, 0)] >> low.astype(np.uint32)
     raw = (found & np.uint32((1 << t.bits) - 1)).astype(container(t))
-    return raw, None if inside.all() else ~inside
+    return raw, mask_outside(inside)
 
 
 def _stored(d: InstructionDescriptor) -> int:
@@ -217,7 +215,7 @@ def _narrow(d: InstructionDescriptor, bits: int) -> bool:
     return bits < 8 and d.kind not in ("mxf4", "mxf4nvf4")
 
 
-def _a_of(scene: Scene, form: Form, d: InstructionDescriptor, layout: str, rows: int, rank: int) -> MatrixView:
+def _a_of(scene: Scene, d: InstructionDescriptor, layout: str, rows: int, rank: int) -> MatrixView:
     """One CTA's rows of A."""
     t, stored, notes = TYPES[d.atype], _stored(d), ("compressed",) if d.sparse else ()
     cells = scene.operands.get("a", scene.operands.get("a-desc"))
@@ -229,33 +227,20 @@ def _a_of(scene: Scene, form: Form, d: InstructionDescriptor, layout: str, rows:
     low = low + (2 if _narrow(d, t.bits) and t.bits == 4 else 0)
     raw, outside = _at(_cells(scene, rank), lane + (address >> 16), column + (address & _COLUMN), low, t)
     what = f"in tensor memory at lane {address >> 16}, column {address & _COLUMN}"
-    return MatrixView("A", what, t.name, raw, ("m", "k"), unread=outside, notes=notes + _signs(d.negate_a))
+    return MatrixView("A", what, t.name, raw, ("m", "k"), unread=outside, notes=notes + signs(d.negate_a))
 
 
-def _b_of(scene: Scene, form: Form, d: InstructionDescriptor, rank: int, parts: int) -> MatrixView:
-    view = _of_shared(scene, d, "b", d.n // parts, d.k, TYPES[d.btype], d.transpose_b, rank, d.negate_b, ())
-    return replace(view, raw=view.raw.T, unread=None if view.unread is None else view.unread.T, axes=("k", "n"))
-
-
-def _signs(negative: bool) -> tuple[str, ...]:
-    return ("the product takes it with the opposite sign",) if negative else ()
+def _b_of(scene: Scene, d: InstructionDescriptor, rank: int, parts: int) -> MatrixView:
+    return _of_shared(scene, d, "b", d.n // parts, d.k, TYPES[d.btype], d.transpose_b, rank, d.negate_b, ())
 
 
 def _of_shared(
     scene: Scene, d: InstructionDescriptor, side: str, rows: int, k: int, t: ElementType, across: bool, rank: int,
     negative: bool, notes: tuple[str, ...],
 ) -> MatrixView:  # fmt: skip
-    """A or B in shared memory, [rows, k]."""
-    word = scene.value(scene.operands[f"{side}-desc"])
-    if word is None:
-        raise OperandError(f"the descriptor of {side.upper()} is not known")
-    desc = SharedDescriptor.decode(word)
-    raw, inside = described(scene, desc, rows, k, t, across, 16 if _narrow(d, t.bits) else 0, rank)
-    major = f"{'M' if side == 'a' else 'N'}-major" if across else "K-major"
-    return MatrixView(
-        side.upper(), f"{descriptor_text(scene, desc)}, {major}, as it is now", t.name, raw, ("m", "k"),
-        unread=None if inside.all() else ~inside, notes=notes + _signs(negative),
-    )  # fmt: skip
+    """A or B in shared memory."""
+    unit = 16 if _narrow(d, t.bits) else 0
+    return of_descriptor(scene, side, rows, k, t, across, negative, SharedDescriptor, unit, rank, notes)
 
 
 def _metadata(scene: Scene, d: InstructionDescriptor, layout: str, rows: int, rank: int) -> MatrixView:
@@ -311,5 +296,5 @@ def tensor_copy(scene: Scene, form: Form) -> Iterator[MatrixView]:
     raw, inside = described(scene, desc, rows, bytes, TYPES["b8"])
     address = _address(scene, scene.operands["taddr"])
     what = f"{descriptor_text(scene, desc)}, to column {address & _COLUMN} of tensor memory"
-    yield MatrixView("rows", what, "b8", raw, ("row ", "byte "), unread=None if inside.all() else ~inside)
+    yield MatrixView("rows", what, "b8", raw, ("row ", "byte "), unread=mask_outside(inside))
 

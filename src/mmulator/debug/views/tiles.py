@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.debug.views.matrix import MatrixView
-from mmulator.debug.views.scene import Scene
-from mmulator.diagnostics.mbarriers import shared_name
+from mmulator.debug.views.matrix import AXES, MatrixView, mask_outside
+from mmulator.debug.views.scene import Scene, named_shared
 from mmulator.errors import OperandError
 from mmulator.isa.types import MAP_BYTES, TYPES, ElementType
 from mmulator.layouts.cute_layout import CuteLayout
@@ -51,18 +50,12 @@ def elements_of(
     return np.where(inside, raw, 0).astype(dtype), inside
 
 
-def named_shared(scene: Scene, address: int) -> str:
-    """A place in shared memory in words: `smem + 16 (shared 0x410)`. address: in the shared memory of a CTA."""
-    name = shared_name(scene.grid, address)
-    return f"{name} (shared {address:#x})" if name else f"shared {address:#x}"
-
-
-def _view(scene: Scene, name: str, what: str, element: ElementType, raw: Any, inside: Any, **more: Any) -> MatrixView:
-    outside = None if inside.all() else ~inside
+def _view(name: str, what: str, element: ElementType, raw: Any, inside: Any, **more: Any) -> MatrixView:
+    off = mask_outside(inside)
     notes = tuple(more.pop("notes", ()))
-    if outside is not None:
-        notes += (f"?: {int(outside.sum())} of {outside.size} elements lie outside of memory",)
-    return MatrixView(name, what, element.name, raw, unread=outside, notes=notes, **more)
+    if off is not None:
+        notes += (f"?: {int(off.sum())} of {off.size} elements lie outside of memory",)
+    return MatrixView(name, what, element.name, raw, unread=off, notes=notes, **more)
 
 
 # matrix descriptors ------------------------------------------------------------------------------------------------------
@@ -103,7 +96,38 @@ def by_descriptor(
     bits = scene.number(word) & (1 << 64) - 1
     d, t = generation(bits).decode(bits), _element(element)
     raw, inside = described(scene, d, rows, k, t, mn_major, rank=rank)
-    return _view(scene, name, descriptor_text(scene, d), t, raw, inside, axes=("", "k"))
+    return _view(name, descriptor_text(scene, d), t, raw, inside, axes=("", "k"))
+
+
+def of_descriptor(
+    scene: Scene, side: str, rows: int, k: int, t: ElementType, across: bool, negative: bool, kind: type[Any] = MatrixDescriptor,
+    per_unit: int = 0, rank: int | None = None, notes: tuple[str, ...] = (),
+) -> MatrixView:  # fmt: skip
+    """A [m, k] or B [k, n] of the next product, in shared memory through its descriptor.
+
+    side: `a` or `b`.
+    rows, k, t: rows of A or columns of B, elements along k, and their type.
+    across: whether M or N is contiguous.
+    negative: whether the product takes it with the opposite sign.
+    kind: of the descriptor.
+    per_unit, rank: as in `described`.
+    notes: further ones.
+    """
+    word = scene.value(scene.operands[f"{side}-desc"])
+    if word is None:
+        raise OperandError(f"the descriptor of {side.upper()} is not known")
+    d = kind.decode(word)
+    raw, inside = described(scene, d, rows, k, t, across, per_unit, rank)
+    major = f"{'M' if side == 'a' else 'N'}-major" if across else "K-major"
+    if side == "b":
+        raw, inside = raw.T, inside.T
+    what = f"{descriptor_text(scene, d)}, {major}, as it is now"
+    return MatrixView(side.upper(), what, t.name, raw, AXES[side], unread=mask_outside(inside), notes=notes + signs(negative))
+
+
+def signs(negative: bool) -> tuple[str, ...]:
+    """The note about an operand whose sign a product changes, if it does."""
+    return ("the product takes it with the opposite sign",) if negative else ()
 
 
 def descriptor_text(scene: Scene, d: MatrixDescriptor) -> str:
@@ -166,8 +190,8 @@ def by_tensor_map(
     first = np.broadcast_to(p.coordinates[0], p.shared.shape).reshape(-1, across)[0]
     columns = tuple(str(int(c) + n) for c in first for n in range(many))
     if at is not None:
-        return _view(scene, name, text, t, raw, inside, row_names=rows, column_names=columns, notes=notes)
-    return MatrixView(name, text, t.name, raw, unread=None if inside.all() else ~inside, row_names=rows, column_names=columns,
+        return _view(name, text, t, raw, inside, row_names=rows, column_names=columns, notes=notes)
+    return MatrixView(name, text, t.name, raw, unread=mask_outside(inside), row_names=rows, column_names=columns,
                       notes=notes)  # fmt: skip
 
 
@@ -230,7 +254,7 @@ def by_layout(
     if swizzle is not None and found.on_address:
         address = swizzle(address)
     raw, inside, where = memory_elements(scene, address, t, bits % 8, lane)
-    return _view(scene, name, f"{found} {where}", t, raw, inside)
+    return _view(name, f"{found} {where}", t, raw, inside)
 
 
 def by_shape(
@@ -255,7 +279,7 @@ def by_shape(
     bits = np.asarray(bits, np.int64).reshape(-1, extents[-1])
     raw, inside, where = memory_elements(scene, scene.number(at, lane) + bits // 8, t, bits % 8, lane)
     rows = tuple(",".join(map(str, np.unravel_index(n, extents[:-1]))) for n in range(len(bits))) if len(extents) > 1 else ("",)
-    return _view(scene, name, where, t, raw, inside, row_names=rows)
+    return _view(name, where, t, raw, inside, row_names=rows)
 
 
 def memory_elements(

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from mmulator.debug.machine import first_lane
 from mmulator.debug.views.barrier_state import conjugated, masks_text, named_barriers
-from mmulator.debug.views.scene import Scene, issuer, spot
+from mmulator.debug.views.scene import Scene, issuer, of_block, spot
 from mmulator.diagnostics.faults.cluster import arrived_lanes
 from mmulator.diagnostics.faults.mbarrier import likely, missing_text
 from mmulator.diagnostics.mbarriers import MbarrierState, arrivers, under_way
@@ -70,7 +71,7 @@ class LaneWait:
     def who(self, blocks: tuple[str, ...]) -> str:
         """The lanes that wait, in words. blocks: names of the cluster's CTAs."""
         lanes = f" {lanes_text(self.lanes)}" if self.lanes != FULL else ""
-        return f"warp {self.warp}{lanes}{_of(blocks, self.cta)}"
+        return f"warp {self.warp}{lanes}{of_block(blocks, self.cta)}"
 
     def text(self, blocks: tuple[str, ...] = ()) -> str:
         """The wait in plain sentences. blocks: names of the cluster's CTAs."""
@@ -82,7 +83,7 @@ class LaneWait:
         for w in self.wakers:
             names.setdefault(w.does, {}).setdefault(w.cta, {})[w.warp] = w.lanes
         for does, parts in names.items():
-            who = " and ".join(masks_text(m) + _of(blocks, cta) for cta, m in parts.items())
+            who = " and ".join(masks_text(m) + of_block(blocks, cta) for cta, m in parts.items())
             verb, _, rest = does.partition(" ")
             several = dict(enumerate(mask for m in parts.values() for mask in m.values()))
             said.append(f"{who} {conjugated(verb, several)} {rest}")
@@ -93,7 +94,7 @@ class LaneWait:
     def as_dict(self) -> dict[str, Any]:
         return {
             "cta": self.cta, "warp": self.warp, "lanes": self.lanes, "at": spot(self.instruction), "what": self.what,
-            "wakers": [{"cta": w.cta, "warp": w.warp, "lanes": w.lanes, "does": w.does} for w in self.wakers],
+            "wakers": [dict(vars(w)) for w in self.wakers],
             "every": self.every, "flying": list(self.flying), "why": list(self.why), "for_ever": self.for_ever,
         }  # fmt: skip
 
@@ -146,7 +147,7 @@ class Waits:
             lines += wrap(text, width, initial_indent="  ", subsequent_indent="    ")
         cycle = self.cycle
         if cycle:
-            names = [f"warp {w}{_of(self.blocks, c)}" for c, w in cycle]
+            names = [f"warp {w}{of_block(self.blocks, c)}" for c, w in cycle]
             lines += wrap(f"in a circle: {' waits for '.join([*names, names[0]])}", width, subsequent_indent="  ")
         return "\n".join(line for text in lines for line in (wrap(text, width) if len(text) > width else [text]))
 
@@ -171,7 +172,7 @@ class Waits:
         for alike in said.values():
             text = alike[0].text(self.blocks)
             if len(alike) > 1 and alike[0].lanes == FULL:
-                who = masks_text({w.warp: FULL for w in alike}) + _of(self.blocks, alike[0].cta)
+                who = masks_text({w.warp: FULL for w in alike}) + of_block(self.blocks, alike[0].cta)
                 text = f"{who} wait" + text[len(alike[0].who(self.blocks)) + len(" waits") :]
             out.append(text + "; for ever" * alike[0].for_ever)
         return out
@@ -182,10 +183,6 @@ class Waits:
             "ready": [list(n) for n in self.ready], "edges": [[list(a), list(b)] for a, b in self.edges],
             "stuck": [list(w.node) for w in self.stuck], "cycle": [list(n) for n in self.cycle], "verdict": self._verdict(),
         }  # fmt: skip
-
-
-def _of(blocks: tuple[str, ...], cta: int) -> str:
-    return f" of {blocks[cta]}" if len(blocks) > 1 else ""
 
 
 def _but(w: LaneWait) -> Any:
@@ -269,8 +266,7 @@ def _held(scene: Scene, cta: ResidentCta, g: LaneGroup, every: Every) -> LaneWai
 def _members(scene: Scene, cta: ResidentCta, g: LaneGroup, ins: Instruction) -> int:
     """The member mask of the instruction at which lanes wait."""
     if ins.effects.together is Together.MEETING:
-        lane = (g.lanes & -g.lanes).bit_length() - 1
-        return int(cta.warps[g.warp]["sync_members"][lane])
+        return int(cta.warps[g.warp]["sync_members"][first_lane(g.lanes)])
     if ins.effects.together is not Together.MEMBERS:
         return FULL
     mask = ins.operands[-1]
@@ -280,7 +276,7 @@ def _members(scene: Scene, cta: ResidentCta, g: LaneGroup, ins: Instruction) -> 
         place = scene.warp_at(cta.rank, g.warp)
         found = scene.register(mask.name, place, scene.function_of(g), g.frame)
         if found is not None:
-            return int(found[(g.lanes & -g.lanes).bit_length() - 1]) & FULL
+            return int(found[first_lane(g.lanes)]) & FULL
     return FULL
 
 
