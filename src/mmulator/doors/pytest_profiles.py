@@ -9,9 +9,8 @@ import pytest
 from mmulator.driver.profiled import Profiles
 from mmulator.files import write
 from mmulator.record.profile.data import added_up, unreached
-from mmulator.record.profile.file import FORMATS, written
 from mmulator.record.profile.launch import LaunchProfile
-from mmulator.record.profile.text import never
+from mmulator.record.profile.views import FORMATS, never, written
 
 
 class Coverage:

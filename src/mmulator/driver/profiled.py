@@ -69,7 +69,7 @@ def tell(profiles: list[LaunchProfile], wanted: str) -> None:
             sys.stderr.write("".join(f"mmulator: {profile}\n" for profile in profiles))
             sys.stderr.flush()
         return
-    from mmulator.record.profile.file import written
+    from mmulator.record.profile.views import written
 
     files.write(wanted, written(profiles, wanted), LaunchError)
 

@@ -84,7 +84,7 @@ def observing(
 
         observers.append(Counting())
     if trace is not None:
-        from mmulator.record.moments import Moments
+        from mmulator.record.trace import Moments
 
         observers.append(Moments(trace))
     return observers

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from mmulator.jobs.suppressions import Suppression
 
 Progress = Callable[[str, int, int], None]
-AUTO, REFERENCE = "auto", "reference"  # record/asked.py, host/why.py
+AUTO, REFERENCE = "auto", "reference"  # record/names.py, host/why.py
 FEW = 3  # elements that are explained by themselves
 SLICE = 16  # instructions of a warp's turn at most, where a proof is looked for
 
@@ -354,7 +354,7 @@ def run_job(
 
 def _reference(expect: Expectation) -> Any:
     """The expected arrays as what elements are compared with."""
-    from mmulator.record.beside.reference import Reference
+    from mmulator.record.reference import Reference
 
     return Reference(expect.source or Path(expect.file).name, expect.arrays)
 

@@ -75,7 +75,7 @@ def rules(text: str) -> str:
 
 def why(text: str) -> str:
     """Elements whose values are explained, apart by `;`. Raises LaunchError for what is no element."""
-    from mmulator.record.asked import AUTO, question
+    from mmulator.record.names import AUTO, question
 
     for part in text.split(";"):
         if part.strip() not in ("", AUTO):
