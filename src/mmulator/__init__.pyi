@@ -5,7 +5,7 @@ import mmulator.layouts.sparse as sparse
 from mmulator.findings import Finding as Finding
 from mmulator.host.module import Kernel as Kernel, Module as Module
 from mmulator.host.report import Report as Report
-from mmulator.inspect.chips import devices as devices
+from mmulator.inspect.explanation.arithmetic import devices as devices
 from mmulator.instruction.instruction import Instruction as Instruction
 from mmulator.instruction.matmul import matmul as matmul
 from mmulator.instruction.why import compare as compare, why as why

@@ -13,7 +13,7 @@ from mmulator.explore import site
 from mmulator.explore.server import Server
 from mmulator.explore.view import Choices
 from mmulator.inspect.layouts.layout import layout
-from mmulator.inspect.views.cells import cells, label, run_of
+from mmulator.inspect.views.tables import cells, label, run_of
 from tests.support import browser
 from tests.support.browser import Browser
 

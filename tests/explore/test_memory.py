@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mmulator.errors import OperandError
-from mmulator.explore import formats, memory, site, sparsity, tensormaps
+from mmulator.explore import formats, memory, site, sparsity
 from mmulator.explore.view import View, leaves
 from mmulator.inspect.layouts.layout import layout, operands
 from mmulator.isa.types import TYPES
@@ -48,11 +48,11 @@ def test_every_element_of_every_tile_lies_in_its_chunk() -> None:
 
 
 def test_every_element_of_every_box_lies_in_its_chunk() -> None:
-    every = choices(tensormaps.VIEW)
+    every = choices(memory.TENSOR_MAP)
     assert len(every) > 200
     for values in every:
-        box = tensormaps.box(*values)
-        cells = chunks_of(tensormaps.VIEW.document(*values))
+        box = memory.box(*values)
+        cells = chunks_of(memory.TENSOR_MAP.document(*values))
         for n, cell in cells.items():
             (row, column), *_ = [*box.element(16 * n), (None, None)]
             if row is None:

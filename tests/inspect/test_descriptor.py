@@ -30,7 +30,7 @@ from mmulator.inspect import (
 from mmulator.inspect.descriptors.from_cute import tile_of_layout
 from mmulator.inspect.descriptors.tile import canonical, tile_of
 from mmulator.inspect.tcgen05.descriptor import instruction_fields, instruction_word
-from mmulator.inspect.views.tile import cells, draw_text
+from mmulator.inspect.views.chunks import tile_cells, tile_text
 from mmulator.instruction.wgmma import shared_matrix
 from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.layouts import SWIZZLES, MatrixDescriptor, operand_addresses
@@ -556,7 +556,7 @@ def test_pictures_show_the_addresses(mode: str) -> None:
         d = make_tile(F16, operand, mn_major=mn_major).packed(mode, 2048)
         answer = describe_descriptor(d, F16, operand, mn_major=mn_major)
         t = answer.tile
-        read = {c.address: (c.mn, c.k) for c in cells(answer) if c.read}
+        read = {c.address: (c.mn, c.k) for c in tile_cells(answer) if c.read}
         assert len(read) == t.mn * t.k // t.per_chunk
         assert all(answer.addresses[place] == address for address, place in read.items())
         picture = answer.svg("light")
@@ -566,8 +566,8 @@ def test_pictures_show_the_addresses(mode: str) -> None:
             place = (int(j), int(i)) if one == "k" else (int(i), int(j))
             if int(address, 16) in read:
                 assert answer.addresses[place] == int(address, 16)
-        shown = draw_text(answer, 1000)
-        assert re.sub(r"\x1b\[\d+m", "", draw_text(answer, 1000, colour=True)) == shown
+        shown = tile_text(answer, 1000)
+        assert re.sub(r"\x1b\[\d+m", "", tile_text(answer, 1000, colour=True)) == shown
         for line in shown.splitlines():
             assert len(line) <= 80
             found = re.match(r" *(0x[0-9a-f]+)((?: +[\d,.-]+){8})$", line)

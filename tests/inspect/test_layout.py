@@ -19,11 +19,9 @@ from tensor_layouts.atoms import MMAAtom
 from mmulator.cli.app import run
 from mmulator.errors import InvalidInstructionError, MmulatorError, OperandError
 from mmulator.inspect import Layout, layout
-from mmulator.inspect.layouts.layout import operands
-from mmulator.inspect.layouts.others import other_answer
-from mmulator.inspect.views.cells import label, repeat_of, run_of
+from mmulator.inspect.layouts.layout import operands, other_answer
 from mmulator.inspect.views.svg import PAGE_HEIGHT, PAGE_WIDTH, text_width
-from mmulator.inspect.views.tables import CSV_COLUMNS, lane_table, matrix_table, to_csv, to_markdown
+from mmulator.inspect.views.tables import CSV_COLUMNS, label, lane_table, matrix_table, repeat_of, run_of, to_csv, to_markdown
 from mmulator.instruction.instruction import Instruction
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms

@@ -13,9 +13,8 @@ from mmulator.errors import InvalidInstructionError, OperandError
 from mmulator.inspect import check_copy, describe_descriptor, parse_copy, tensor_box, tensor_map_fields
 from mmulator.inspect.descriptors.checks import Diagnostic
 from mmulator.inspect.tensormaps.box import CHUNK, TensorBox
-from mmulator.inspect.tensormaps.checks import check_bytes, check_map
-from mmulator.inspect.tensormaps.reader import check_reader
-from mmulator.inspect.views.box import draw_text
+from mmulator.inspect.tensormaps.checks import check_bytes, check_map, check_reader
+from mmulator.inspect.views.chunks import box_text
 from mmulator.layouts.tensormap import modes
 from tests.support.places import ROOT
 
@@ -89,18 +88,18 @@ def test_elements_of_a_chunk_of_small_types_are_sixteen() -> None:
 
 def test_the_text_names_what_lies_where() -> None:
     box = tensor_box(mm.TensorMap.tiled(PADDED, (16, 64), swizzle="128B", oob_fill="nan"), (8, 0), shared=1024)
-    lines = draw_text(box, 32).split("\n")
+    lines = box_text(box, 32).split("\n")
     assert lines[2].split() == ["0x480", "9,8", "9,0", "9,24", "9,16", "9,40", "9,32", "9,56*", "9,48"]
     assert lines[-1].split() == ["0xb80", *["NaN"] * 8]
     assert all(len(line) <= 80 for line in lines)
-    assert draw_text(box, 1).endswith("... 15 more lines")
-    assert "\x1b[" in draw_text(box, 1, colour=True)
+    assert box_text(box, 1).endswith("... 15 more lines")
+    assert "\x1b[" in box_text(box, 1, colour=True)
     deep = tensor_box(mm.TensorMap.tiled(np.zeros((2, 200, 200, 200, 16), np.uint16), (1, 1, 2, 4, 16)), (1, 150, 150, 150, 0))
-    assert all(len(line) <= 80 for line in draw_text(deep).split("\n"))
-    assert "1,150,150,153,8" in draw_text(deep)
+    assert all(len(line) <= 80 for line in box_text(deep).split("\n"))
+    assert "1,150,150,153,8" in box_text(deep)
     store = tensor_box(mm.TensorMap.tiled(PADDED, (16, 64)), (8, 0), store=True)
-    assert " - " in draw_text(store, 32)
-    assert "*" not in draw_text(store, 32)  # the whole granule is written
+    assert " - " in box_text(store, 32)
+    assert "*" not in box_text(store, 32)  # the whole granule is written
 
 
 @pytest.mark.parametrize("theme", ["auto", "light", "dark"])

@@ -12,9 +12,8 @@ import pytest
 import mmulator as mm
 from mmulator.jobs.job import load_job, run_job
 from mmulator.record.profile.data import Traffic, added_up, lcov, unreached
-from mmulator.record.profile.file import written
 from mmulator.record.profile.launch import LaunchProfile
-from mmulator.record.profile.text import annotated, never, runs
+from mmulator.record.profile.views import annotated, never, runs, written
 from tests.support.places import ROOT
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"

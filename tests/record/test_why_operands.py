@@ -14,10 +14,9 @@ from mmulator.jobs.job import load_job, run_job
 from mmulator.launch.arguments import Arguments
 from mmulator.launch.launch import Launch
 from mmulator.launch.regions import Region, Regions
-from mmulator.record.asked import element_of, question
 from mmulator.record.launches import questions as why
 from mmulator.record.losses import losses_of
-from mmulator.record.names import DeviceArray, DeviceNames
+from mmulator.record.names import DeviceArray, DeviceNames, element_of, question
 from mmulator.settings import Settings
 from tests.support import places
 

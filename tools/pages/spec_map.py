@@ -18,9 +18,8 @@ from functools import cache
 from pathlib import Path
 
 from mmulator.conformance import vectors as stored_vectors
-from mmulator.inspect import chips
-from mmulator.inspect.chips import KINDS, LETTERS
-from mmulator.inspect.explanation.arithmetic import runs_on, spans
+from mmulator.inspect.explanation.arithmetic import KINDS, LETTERS, runs_on, spans
+from mmulator.inspect.explanation.arithmetic import devices as known_devices
 from mmulator.isa import special_registers as scalar_registers
 from mmulator.isa import table as scalar_tables
 from mmulator.isa.chips import CHIPS
@@ -238,7 +237,7 @@ def folded(names: list[str]) -> list[str]:
 
 # regions ------------------------------------------------------------------------------------------------------------
 def devices() -> str:
-    rows = [(f"`{d.sm}`", CHIPS[d.sm], *(LETTERS.get(d.evidence.get(k, ""), "") for k in KINDS)) for d in chips.devices()]
+    rows = [(f"`{d.sm}`", CHIPS[d.sm], *(LETTERS.get(d.evidence.get(k, ""), "") for k in KINDS)) for d in known_devices()]
     return table(("device", "chip", *KINDS), rows)
 
 

@@ -144,7 +144,7 @@ def _answer(
     instruction: str, found: Layout, where: tuple[int, ...] | None, place: tuple[int, ...] | None, json: bool
 ) -> None:
     """Print who holds an element, and what lies in a register; also for another form whose answer differs."""
-    from mmulator.inspect.layouts.others import other_answer
+    from mmulator.inspect.layouts.layout import other_answer
     from mmulator.inspect.search import name_in
 
     def ask(layout: Layout) -> list[Element]:
@@ -267,7 +267,7 @@ def _check_size(found: Layout) -> None:
 
 def _say_drawn(text: str, found: Layout, paths: list[str]) -> None:
     """Print what was drawn; on standard error where standard output has the drawing."""
-    from mmulator.inspect.layouts.others import other_form
+    from mmulator.inspect.layouts.layout import other_form
     from mmulator.inspect.search import name_in
 
     out = sys.stderr if "-" in paths else sys.stdout
@@ -338,7 +338,7 @@ def _print_cute(found: Layout, json: bool) -> None:
 
 
 def _print_all(text: str, found: Layout, by: str, full: bool, csv: bool, markdown: bool) -> None:
-    from mmulator.inspect.layouts.others import other_form
+    from mmulator.inspect.layouts.layout import other_form
     from mmulator.inspect.views import tables
     from mmulator.inspect.views.layout import subtitle
 

@@ -128,7 +128,7 @@ def _forms(
 
 
 def _devices(json: bool) -> None:
-    from mmulator.inspect.chips import KINDS, LETTERS, devices
+    from mmulator.inspect.explanation.arithmetic import KINDS, LETTERS, devices
 
     if json:
         print_json("devices", {"ok": True, "devices": [d.to_dict() for d in devices()]})

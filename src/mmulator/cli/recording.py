@@ -21,7 +21,7 @@ def check_recording(file: str | None, trace: str | None) -> None:
         check_writable(trace)
     if file is None:
         return
-    from mmulator.record.profile.file import FORMATS
+    from mmulator.record.profile.views import FORMATS
 
     if Path(file).suffix not in FORMATS:
         raise WrongUsage(f"--profile-to {file}", hint=f"the name ends in one of {', '.join(FORMATS)}; .info is lcov's")
@@ -69,6 +69,6 @@ def replayed(file: str, device: str | None, seed: int | None) -> tuple[str, int]
 
 def write_profile(file: str, profiles: Sequence[LaunchProfile]) -> None:
     """Write profiles in the format that the file's ending names."""
-    from mmulator.record.profile.file import written
+    from mmulator.record.profile.views import written
 
     write(file, written(profiles, file))

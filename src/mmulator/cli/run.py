@@ -145,7 +145,7 @@ def run(
     if save is not None:
         _save(save, result)
     if given.why_to is not None:
-        from mmulator.record.page import write_page
+        from mmulator.record.tree import write_page
 
         write_page(Path(given.why_to), [a._repr_html_() for a in result.report.why], result.report.kernel)
     if result.judged is not None:

@@ -8,9 +8,9 @@ from mmulator.debug.control import Controlled
 from mmulator.errors import ExecutionFault
 from mmulator.host.campaign import Snapshot
 from mmulator.ptx.tree import Instruction
-from mmulator.record.asked import Asked
 from mmulator.record.launches.answers import WhyAnswer, read
 from mmulator.record.memory import last_write, stores_words
+from mmulator.record.names import Asked
 from mmulator.record.sources import Sources
 from mmulator.record.steps import WarpPlace
 from mmulator.record.trail import Trail

@@ -18,7 +18,7 @@ from mmulator.debug.stops import DebugError
 from mmulator.demangle import base_name, demangle
 from mmulator.errors import LaunchError, shown
 from mmulator.program.dwarf import visible
-from mmulator.record.asked import question
+from mmulator.record.names import question
 from mmulator.rules.choice import chosen
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from mmulator.launch.observers import Observer
 from mmulator.launch.resident import Resident
 from mmulator.launch.shape import LaunchShape
 from mmulator.native.state import Warp
-from mmulator.record.asked import Asked, element_of
-from mmulator.record.names import DeviceNames
+from mmulator.record.names import Asked, DeviceNames, element_of
 from mmulator.record.steps import NEVER, WarpPlace
 from mmulator.rules.choice import chosen
 

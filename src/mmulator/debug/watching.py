@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mmulator.diagnostics.sanitizer import Sanitizer
     from mmulator.launch.grid import Grid
     from mmulator.launch.resident import Resident, ResidentCta
-    from mmulator.record.asked import Asked
+    from mmulator.record.names import Asked
 
 WARPS = 32  # of a block, at most
 LIVE, ALL = Warp.offset["live"], (1 << 32) - 1

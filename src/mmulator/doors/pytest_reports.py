@@ -12,9 +12,8 @@ from mmulator.findings import WIDTH, Finding, by_severity, counted, group_key, g
 from mmulator.findings import paragraphs as all_paragraphs
 from mmulator.record.launches.profiles import Profiles
 from mmulator.record.profile.data import added_up, unreached
-from mmulator.record.profile.file import FORMATS, written
 from mmulator.record.profile.launch import LaunchProfile
-from mmulator.record.profile.text import never
+from mmulator.record.profile.views import FORMATS, never, written
 from mmulator.sarif import Baseline, results
 
 

@@ -277,7 +277,7 @@ class Tests:
         if (gathering := told.gathering()) is not None:  # exec --sanitize -m pytest: findings that tests expect do not count
             gathering.add(({**row, "kernel": row["tests"][0]} for row in self.findings.rows.values()), self.findings.launches)
         if self.option.mmulator_why_to is not None:
-            from mmulator.record.page import write_page
+            from mmulator.record.tree import write_page
 
             write_page(Path(self.option.mmulator_why_to), self.pages, "failing tests")
         if self.option.mmulator_sarif is not None:

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from mmulator.errors import OperandError
-from mmulator.explore.blocks import Block, facts, table, text
-from mmulator.explore.view import Choices, Document, View
+from mmulator.explore.view import Block, Choices, Document, View, facts, table, text
 from mmulator.isa.types import TYPES, ElementType
 from mmulator.numerics.formats import decode, infinity, integers
 

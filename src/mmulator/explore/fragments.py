@@ -6,8 +6,7 @@ from itertools import product
 from typing import Any
 
 from mmulator.errors import MmulatorError
-from mmulator.explore.blocks import facts, grid, text
-from mmulator.explore.view import Choices, Document, View
+from mmulator.explore.view import Choices, Document, View, facts, grid, takes, text
 from mmulator.inspect.explanation.arithmetic import runs_on
 from mmulator.inspect.layouts.answer import Layout
 from mmulator.inspect.layouts.layout import layout, operands
@@ -69,11 +68,8 @@ def _variants(form: Form, operand: str) -> dict[str, dict[str, Any]]:
     found = {}
     for numbers in product(*map(range, asked.values())):
         given: dict[str, Any] = dict(zip(asked, numbers))
-        if max(asked.values()) > 1:
-            try:
-                layout(form, operand, **given)
-            except MmulatorError:
-                continue
+        if max(asked.values()) > 1 and not takes(layout, form, operand, **given):
+            continue
         said = [f"{name} {number}" for name, number, most in zip(_NUMBERED, numbers, asked.values()) if most > 1]
         found[", ".join(said) or _ONLY] = given
     return found

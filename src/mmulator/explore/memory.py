@@ -1,17 +1,25 @@
-"""The views of shared memory: swizzles, and the tiles that matrix descriptors of wgmma and tcgen05 describe."""
+"""The views of shared memory: swizzles, the tiles that matrix descriptors of wgmma and tcgen05 describe, and tensor maps: their
+fields, and where the bytes of a box land.
+"""
 
+import re
 from functools import cache
 from itertools import product
+from math import prod
+from typing import Any
 
-from mmulator.errors import MmulatorError, OperandError
-from mmulator.explore.blocks import CHUNKS, facts, lines, table, text
-from mmulator.explore.view import Choices, Document, View
+import numpy as np
+
+from mmulator.errors import OperandError
+from mmulator.explore.view import CHUNKS, Choices, Document, View, code, facts, lines, table, takes, text, tree_of, whole_number
 from mmulator.inspect.descriptors.answer import DescriptorAnswer
 from mmulator.inspect.descriptors.checks import Diagnostic
 from mmulator.inspect.descriptors.describe import describe_descriptor, descriptor_fields, make_tile
-from mmulator.inspect.views.lines import CHUNK, LINE, Drawn
-from mmulator.inspect.views.tile import cells
+from mmulator.inspect.tensormaps.box import TensorBox, tensor_box
+from mmulator.inspect.tensormaps.fields import tensor_map_fields
+from mmulator.inspect.views.chunks import CHUNK, LINE, Drawn, axes, box_cell, hue_of, tile_cells
 from mmulator.layouts.swizzle import SWIZZLES5, Swizzle
+from mmulator.layouts.tensormap.tensor_map import TensorMap
 
 _MODES = {"128B": SWIZZLES5["128B"], **SWIZZLES5}  # the usual one first
 _MAJORS = {"K-major": False, "M-major or N-major": True}
@@ -25,9 +33,7 @@ _SIZES = {"wgmma": {"a": (64,), "b": (8, 16, 32, 64, 128, 256)}, "tcgen05": {"a"
 
 # swizzles -------------------------------------------------------------------------------------------------------------
 def _swizzles() -> Choices:
-    return {
-        name: dict.fromkeys([str(n) for n in range(mode.mask + 1)] if mode.mask else ["0"]) for name, mode in _MODES.items()
-    }
+    return tree_of((name, str(n)) for name, mode in _MODES.items() for n in range(mode.mask + 1))
 
 
 def _xor(mode: Swizzle) -> str:
@@ -41,8 +47,7 @@ def swizzled(mode: Swizzle, base: int) -> dict[int, Drawn]:
     """The chunks of 16 bytes of one period, by the place where the swizzle puts them, with their numbers before it."""
     chunks = range(max(mode.repeat, LINE) // CHUNK)
     return {
-        int(mode(CHUNK * n, base)) // CHUNK: Drawn(str(n), 4 * (n % CHUNKS) + (1, 3)[n // CHUNKS % 2])
-        for n in chunks
+        int(mode(CHUNK * n, base)) // CHUNK: Drawn(str(n), hue_of(n, n)) for n in chunks
     }
 
 
@@ -68,21 +73,13 @@ SWIZZLE = View(
 
 # descriptors ----------------------------------------------------------------------------------------------------------
 @cache
-def choices() -> Choices:
-    tree: Choices = {}
-    for reader, types in _TYPES.items():
-        for named, operand in product(types, "ab"):
-            for size, major, mode in product(_SIZES[reader][operand], _MAJORS, _MODES):
-                values = reader, named, operand, f"{'m' if operand == 'a' else 'n'} = {size}", major, mode
-                try:
-                    answer(*values)
-                except MmulatorError:
-                    continue
-                at = tree
-                for value in values[:-1]:
-                    at = at.setdefault(value, {})
-                at[mode] = None
-    return tree
+def _tiles() -> Choices:
+    every = (
+        (reader, named, operand, f"{'m' if operand == 'a' else 'n'} = {size}", major, mode)
+        for reader, types in _TYPES.items() for named, operand in product(types, "ab")
+        for size, major, mode in product(_SIZES[reader][operand], _MAJORS, _MODES)
+    )  # fmt: skip
+    return tree_of(values for values in every if takes(answer, *values))
 
 
 def _instruction(reader: str, named: str, operand: str, size: str) -> str:
@@ -97,31 +94,24 @@ def answer(
     """The answer of `mmulator descriptor` to a choice: its tile packed from `start` on, or as a word places it."""
     instruction, mn_major = _instruction(reader, named, operand, size), _MAJORS[major]
     tile = make_tile(instruction, operand, mn_major=mn_major)
-    given = _number(word) if word else tile.packed(mode, _number(start or "0"))
+    given = whole_number(word, "0x400") if word else tile.packed(mode, whole_number(start or "0", "0x400"))
     return describe_descriptor(given, instruction, operand, mn_major=mn_major)
-
-
-def _number(given: str) -> int:
-    try:
-        return int(given, 0)
-    except ValueError:
-        raise OperandError(f"{given!r} is no number", hint="such as 0x400") from None
 
 
 def drawn(found: DescriptorAnswer) -> dict[int, Drawn]:
     """The chunks of a tile, by their address in units of 16 bytes, with row and column of their first element."""
     tile = found.tile
     out = {}
-    for c in cells(found):
+    for c in tile_cells(found):
         row, column = tile.matrix(c.mn, c.k)
         name = f"{row},{column}" if c.inside else ""
-        out[c.address // CHUNK] = Drawn(name if c.read else "-", c.hue if c.read else None)
+        out[c.address // CHUNK] = Drawn(name if c.read else "-", c.hue)
     return out
 
 
 def findings(found: tuple[Diagnostic, ...]) -> Document:
     """A table of what is wrong; none if nothing is."""
-    rows = [(f.level, f.text, f.rule or "", f.hint or "") for f in found]
+    rows = [(f.level, f.text, f.rule, f.hint) for f in found]
     return [table("findings", ("level", "finding", "rule", "hint"), rows)] if rows else []
 
 
@@ -152,5 +142,74 @@ DESCRIPTOR = View(
     "The tile that one instruction reads from shared memory, and its matrix descriptor: the tables of mmulator descriptor.",
     (("reader", "Instruction"), ("type", "Type"), ("operand", "Operand"), ("size", "Size"), ("major", "Contiguous"),
      ("mode", "Swizzle")),
-    choices, _descriptor, (("start", "Start address", "0x400"), ("word", "Or a descriptor's word", "0x4000004000010040")),
+    _tiles, _descriptor, (("start", "Start address", "0x400"), ("word", "Or a descriptor's word", "0x4000004000010040")),
+)  # fmt: skip
+
+
+# tensor maps ----------------------------------------------------------------------------------------------------------
+ROWS, COLUMNS, DOWN = 20, 112, 8  # of the tensor; rows of a box
+_MAPPED = {"u8": np.uint8, "f16": np.float16, "f32": np.float32}
+_PLACES = {
+    "at its first element": (0, 0), "across the lower edge": (ROWS - DOWN // 2, 0), "across the upper edge": (-DOWN // 2, 0),
+}  # fmt: skip
+_RIGHT = "across the right edge"
+_MOST_DRAWN = 1 << 16  # elements of a box that are drawn
+
+
+@cache
+def _boxes() -> Choices:
+    widths = [f"{width} bytes" for width in (16, 32, 64, 128)]
+    every = [v for v in product(_MAPPED, widths, SWIZZLES5, ("zero", "nan")) if takes(box, *v, _RIGHT)]
+    return tree_of((*values, place) for values in every for place in (*_PLACES, _RIGHT))
+
+
+def box(
+    kind: str, width: str, mode: str, fill: str, place: str, shape: str = "", box: str = "", coordinates: str = ""
+) -> TensorBox:
+    """The box that a choice means; `shape`, `box` and `coordinates` replace the view's own."""
+    dtype = np.dtype(_MAPPED[kind])
+    across = int(width.split()[0]) // dtype.itemsize
+    extents, boxed = _numbers(shape) or (ROWS, COLUMNS), _numbers(box) or (DOWN, across)
+    if prod(map(abs, extents)) > 1 << 28 or prod(map(abs, boxed)) > _MOST_DRAWN:
+        raise OperandError("this is too large to draw", hint=f"a box of at most {_MOST_DRAWN} elements")
+    if min(extents) < 1:
+        raise OperandError(f"shape is {extents}: each extent is 1 or more")
+    at = _numbers(coordinates) or _PLACES.get(place) or (0, COLUMNS - across // 2)
+    given: dict[str, Any] = {"swizzle": mode, "oob_fill": fill}
+    return tensor_box(TensorMap.tiled(np.empty(extents, dtype), boxed, **given), at[: len(extents)] if not coordinates else at)
+
+
+def _numbers(given: str) -> tuple[int, ...]:
+    parts = re.split(r"[\sx,]+", given.strip()) if given.strip() else []
+    try:
+        return tuple(int(part) for part in parts)
+    except ValueError:
+        raise OperandError(f"{given!r} is no list of numbers", hint="such as 64x128") from None
+
+
+def _tensor_map(kind: str, width: str, mode: str, fill: str, place: str, **free: str) -> Document:
+    found = box(kind, width, mode, fill, place, **free)
+    fields = tensor_map_fields(found.map)
+    chunks = {c.address // CHUNK: box_cell(found, c) for c in found.chunks}
+    named = [(f.name, f.where, f.raw, f.value) for f in fields.fields]
+    caption = f"shared memory: {axes(found)} of the first element of each 16 bytes"
+    rows = [
+        ("map", repr(found.map)), ("box at", found.coordinates), ("bytes", found.map.box_bytes),
+        ("alignment in shared memory", f"{found.map.alignment} bytes"), ("elements out of bounds", found.filled),
+    ]  # fmt: skip
+    return [
+        facts(rows),
+        lines(caption, chunks, sorted({n // CHUNKS for n in chunks})),
+        table("fields of the 128 bytes", ("field", "where", "raw", "value"), named),
+        *findings(fields.findings),
+        code("in C", fields.driver_call()),
+    ]
+
+
+TENSOR_MAP = View(
+    "tensormap", "Tensor maps",
+    f"Where a box of a tensor of {ROWS} rows and {COLUMNS} columns lands: the tables of mmulator tensormap.",
+    (("kind", "Type"), ("width", "Row of the box"), ("mode", "Swizzle"), ("fill", "Out of bounds"), ("place", "The box lies")),
+    _boxes, _tensor_map,
+    (("shape", "Another shape", "64x128"), ("box", "Another box", "16x64"), ("coordinates", "Box at", "0,0")),
 )  # fmt: skip

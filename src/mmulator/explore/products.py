@@ -8,8 +8,7 @@ import numpy as np
 
 from mmulator.errors import OperandError
 from mmulator.explore import fragments
-from mmulator.explore.blocks import Block, cells, facts, table, text
-from mmulator.explore.view import Choices, Document, View
+from mmulator.explore.view import Block, Choices, Document, View, cells, facts, table, text
 from mmulator.inspect.explanation.arithmetic import runs_on
 from mmulator.inspect.listing import opcode
 from mmulator.isa.form import Form

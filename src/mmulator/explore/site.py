@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from mmulator import __version__
 from mmulator.errors import MmulatorError, OperandError
-from mmulator.explore import formats, fragments, memory, products, sparsity, tensormaps
+from mmulator.explore import formats, fragments, memory, products, sparsity
 from mmulator.explore.view import Choices, Document, View
 from mmulator.files import write
 from mmulator.inspect.views.svg import COLOURS
@@ -18,7 +18,7 @@ from mmulator.isa.targets import DEVICES
 
 VIEWS: dict[str, View] = {
     view.name: view
-    for view in (fragments.VIEW, memory.SWIZZLE, memory.DESCRIPTOR, tensormaps.VIEW, sparsity.VIEW, formats.VIEW, products.VIEW)
+    for view in (fragments.VIEW, memory.SWIZZLE, memory.DESCRIPTOR, memory.TENSOR_MAP, sparsity.VIEW, formats.VIEW, products.VIEW)
 }
 PARTS = ("page.css", "page.js")  # beside index.html
 Said: TypeAlias = Callable[[str, int, int], object]

@@ -4,9 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from mmulator.errors import MmulatorError, OperandError
-from mmulator.explore.blocks import Block, table, text
-from mmulator.explore.view import Choices, Document, View
+from mmulator.explore.view import Block, Choices, Document, View, table, takes, text, tree_of, whole_number
 from mmulator.inspect.sparse import MetadataWord, metadata_word, metadata_words
 from mmulator.isa.form import Form
 from mmulator.isa.names.words import legal_forms
@@ -30,20 +28,9 @@ def _name(group: list[Form]) -> str:
     return f"{first.family}.sp m{first.m}k{first.k}: {types}"
 
 
-def _selectors(form: Form) -> list[str]:
-    found = []
-    for selector in range(4):
-        try:
-            sparse.places(form, selector)
-        except MmulatorError:
-            continue
-        found.append(str(selector))
-    return found
-
-
 @cache
 def _choices() -> Choices:
-    return {name: dict.fromkeys(_selectors(form)) for name, form in forms().items()}
+    return tree_of((name, str(n)) for name, form in forms().items() for n in range(4) if takes(sparse.places, form, n))
 
 
 def nibbles(form: Form) -> Block:
@@ -74,20 +61,12 @@ def _document(instruction: str, selector: str, lane: str = "", word: str = "") -
     g = sparse.granularity(form)
     rule = f"Of every {g.chunk} columns of A {g.kept} are stored. A nibble of metadata says which."
     if lane or word:
-        words: tuple[MetadataWord, ...] = (metadata_word(form, _number(lane), int(selector), _number(word)),)
+        at, value = (whole_number(given, "0xe9c84eed") if given else None for given in (lane, word))
+        words: tuple[MetadataWord, ...] = (metadata_word(form, at, int(selector), value),)
     else:
         words = metadata_words(form, None, int(selector))
     unused = [text("This lane holds no metadata with this selector.")] if not words[0].nibbles else []
     return [text(rule), nibbles(form), *unused, places(words)]
-
-
-def _number(given: str) -> int | None:
-    if not given:
-        return None
-    try:
-        return int(given, 0)
-    except ValueError:
-        raise OperandError(f"{given!r} is no number", hint="such as 0xe9c84eed") from None
 
 
 VIEW = View(

@@ -1,4 +1,4 @@
-from mmulator.inspect.chips import Device as Device
+from mmulator.inspect.explanation.arithmetic import Device as Device
 from mmulator.inspect.descriptors.answer import (
     DescriptorAnswer as DescriptorAnswer,
     DescriptorFields as DescriptorFields,
@@ -34,5 +34,5 @@ from mmulator.inspect.sparse import (
 )
 from mmulator.inspect.tensormaps.box import TensorBox as TensorBox, tensor_box as tensor_box
 from mmulator.inspect.tensormaps.checks import check_copy as check_copy
-from mmulator.inspect.tensormaps.copy import parse_copy as parse_copy
+from mmulator.inspect.tensormaps.checks import parse_copy as parse_copy
 from mmulator.inspect.tensormaps.fields import TensorMapFields as TensorMapFields, tensor_map_fields as tensor_map_fields

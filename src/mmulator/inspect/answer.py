@@ -11,7 +11,7 @@ from typing import Any
 VIEWS: dict[str, dict[str, str]] = {
     "BankConflicts": {"html": "html.bank_conflicts"},
     "CuteAnswer": {"html": "html.cute_answer"},
-    "DescriptorAnswer": {"html": "html.descriptor", "svg": "tile.draw_tile"},
+    "DescriptorAnswer": {"html": "html.descriptor", "svg": "chunks.draw_tile"},
     "DescriptorFields": {"html": "html.descriptor_fields"},
     "Explanation": {"html": "html.explanation"},
     "FormGroups": {"html": "html.form_groups"},
@@ -19,7 +19,7 @@ VIEWS: dict[str, dict[str, str]] = {
     "Layout": {"html": "html.picture", "svg": "layout.draw"},
     "MetadataWord": {"html": "html.metadata_word"},
     "PatternReport": {"html": "html.pattern_report"},
-    "TensorBox": {"html": "html.tensor_box", "svg": "box.draw_box"},
+    "TensorBox": {"html": "html.tensor_box", "svg": "chunks.draw_box"},
     "TensorMapFields": {"html": "html.tensor_map_fields"},
 }
 

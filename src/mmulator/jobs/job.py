@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from mmulator.jobs.suppressions import Suppression
 
 Progress = Callable[[str, int, int], None]
-AUTO, REFERENCE = "auto", "reference"  # record/asked.py, record/launches/answers.py
+AUTO, REFERENCE = "auto", "reference"  # record/names.py, record/launches/answers.py
 FEW = 3  # elements that are explained by themselves
 SLICE = 16  # instructions of a warp's turn at most, where a proof is looked for
 

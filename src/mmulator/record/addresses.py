@@ -1,4 +1,4 @@
-"""Operands in the steps of a trail: their names, and what a value or an address is in each lane."""
+"""Operands in the steps of a trail: their names, where they lie, and what a value or an address is in each lane."""
 
 from __future__ import annotations
 
@@ -22,11 +22,59 @@ from mmulator.ptx.tree import (
     SpecialRegister,
     Symbol,
     VectorOperand,
-)
+)  # fmt: skip
 from mmulator.record.trail import LOCAL, Trail, TrailStep
 
 if TYPE_CHECKING:
     from mmulator.launch.shape import LaunchShape
+
+@dataclass(frozen=True)
+class InRegister:
+    """An element in a register. lane, name, low: the lane, the register and the element's lowest bit."""
+
+    lane: int
+    name: str
+    low: int
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """An element in memory.
+
+    address: generic address of its first byte.
+    before: number of the step before which it was read.
+    low: its lowest bit in that byte.
+    """
+
+    address: int
+    before: int
+    low: int = 0
+
+
+@dataclass(frozen=True)
+class InCell:
+    """An element in tensor memory.
+
+    cta: number of its CTA in the cluster.
+    lane, column: of the cell.
+    low: lowest bit of the element in it.
+    before: number of writes to tensor memory before it was read.
+    """
+
+    cta: int
+    lane: int
+    column: int
+    low: int
+    before: int
+
+    @property
+    def text(self) -> str:
+        """`tensor memory [lane 3, column 5]`."""
+        return f"tensor memory [lane {self.lane}, column {self.column}]" + (f" of CTA {self.cta}" if self.cta else "")
+
+
+Place = InRegister | InMemory | InCell
+
 
 U64 = NDArray[np.uint64]
 Operands = dict[str, Operand]  # by their names in the tables of the ISA

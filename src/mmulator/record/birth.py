@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from mmulator.isa.effects import Algebra
 from mmulator.isa.types import TYPES, type_bits
-from mmulator.record.addresses import MemoryWrite
+from mmulator.record.addresses import InCell, InRegister, MemoryWrite, Place
 from mmulator.record.cause import Cause, CauseAt, place_text, thread_text
 from mmulator.record.chains import ProductChain
-from mmulator.record.places import InCell, InRegister, Place
 from mmulator.record.products import ProductElement
 from mmulator.record.sources import MOST
 from mmulator.record.trail import TrailStep

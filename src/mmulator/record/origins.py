@@ -10,13 +10,10 @@ from itertools import groupby
 
 from mmulator.isa.effects import Flow
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
-from mmulator.record.addresses import space_of
-from mmulator.record.matrices import loaded_from
-from mmulator.record.memory import last_write, loads
+from mmulator.record.addresses import InCell, InRegister, Place, space_of
+from mmulator.record.memory import last_write, loaded_from, loads
 from mmulator.record.parts import part_of
-from mmulator.record.places import InCell, InRegister, Place
-from mmulator.record.tensor.cells import CopiedCell, MovedCell, StoredCell, cells_of, loads_cells
-from mmulator.record.tensor.products import copied_from
+from mmulator.record.tensor_cells import CopiedCell, MovedCell, StoredCell, cells_of, copied_from, loads_cells
 from mmulator.record.trail import Trail, TrailStep
 
 Named = Callable[[int, int], str]

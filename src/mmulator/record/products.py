@@ -19,8 +19,7 @@ from mmulator.numerics.formats import element_type
 from mmulator.numerics.profiles import DotKey, dot_key
 from mmulator.program.addresses import SHARED_BASE
 from mmulator.ptx.tree import Immediate, Operand, Reg
-from mmulator.record.addresses import Operands, elements, operands_of, signed32, value_of
-from mmulator.record.places import InMemory, InRegister, Place
+from mmulator.record.addresses import InMemory, InRegister, Operands, Place, elements, operands_of, signed32, value_of
 from mmulator.record.trail import Trail, TrailStep
 
 Words = NDArray[np.uint64]

@@ -15,12 +15,11 @@ from mmulator.isa.effects import Algebra, Flow, Pointer
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.program.uses import signature_of
 from mmulator.ptx.tree import Address, Instruction, Reg
-from mmulator.record.addresses import MemoryWrite, space_of, value_of
+from mmulator.record.addresses import InCell, InMemory, InRegister, MemoryWrite, Place, space_of, value_of
 from mmulator.record.cause import Cause, place_text
 from mmulator.record.memory import last_write, loads
 from mmulator.record.names import DeviceArray, DeviceNames
 from mmulator.record.origins import summary
-from mmulator.record.places import InCell, InMemory, InRegister, Place
 from mmulator.record.products import ProductElement
 from mmulator.record.trail import TrailStep
 from mmulator.record.why import SHOWN, Explainer, Way

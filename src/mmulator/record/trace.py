@@ -1,7 +1,7 @@
-"""A trace of a launch in the format of Chrome and Perfetto: a process for each block, a track for each warp.
+"""The observer of `trace=`, and its trace of a launch in the format of Chrome and Perfetto: a process for each block, a track for
+each warp.
 
-Time is steps of the machine: PTX instructions that the warps of a cluster have executed, one microsecond of the format each.
-"""
+Time is steps of the machine: PTX instructions that the warps of a cluster have executed, one microsecond of the format each."""
 
 from __future__ import annotations
 
@@ -12,14 +12,22 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from mmulator.errors import LimitReached
+from mmulator.launch.arena import pointer
+from mmulator.launch.events import Logs
+from mmulator.launch.observers import Observer
 from mmulator.native.hooks.timeline import Happened
 from mmulator.program.addresses import SHARED_BASE
 from mmulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from mmulator.codegen.lang import Instrument
+    from mmulator.errors import ExecutionFault
     from mmulator.launch.grid import Grid
+    from mmulator.launch.launch import Ran
+    from mmulator.launch.resident import Resident
 
 Event = dict[str, Any]
 TRACKS = 64  # of a warp, at most: the first is the warp, the others are for lanes that wait while others run
@@ -347,3 +355,67 @@ def write(file: str, events: list[Event]) -> None:
     from mmulator.files import write
 
     write(file, text_of(events), LaunchError)
+
+
+BLOCKS = 64  # blocks of a launch that are recorded: those with the lowest numbers
+ENTRIES = 400_000  # of a launch, shared evenly by its clusters
+LATE = 20_000  # of a launch whose time is over: a trace of more takes seconds to make
+ROOM = 1 << 14  # of a worker's log
+MEMORY = "timeline"  # of a resident cluster: its Timeline
+
+
+class Moments(Observer):
+    """The observer that records what happens when. file: where the trace is written when the launch is over; "" for nowhere."""
+
+    calls = True  # when a log is full
+
+    def __init__(self, file: str = "") -> None:
+        self.file = file
+        self.events: list[dict[str, Any]] = []  # of the trace, when the launch is over
+
+    @property
+    def instrument(self) -> Instrument:
+        from mmulator.native.hooks.timeline import TIMELINE
+
+        return TIMELINE
+
+    def begin(self, grid: Grid) -> None:
+        from mmulator.native.hooks.timeline import TimelineEntry
+
+        self.grid = grid
+        self.logs = Logs(TimelineEntry, grid.workers, ROOM)
+        self.shared: list[list[int]] = []  # of each resident cluster where the shared memory of its blocks is on the host
+        self.clusters = min(grid.shape.clusters, max(1, BLOCKS // grid.shape.cluster_size))
+        self.most = ENTRIES // self.clusters
+        self.kept: list[np.ndarray] = []
+
+    def attach(self, resident: Resident) -> None:
+        from mmulator.native.hooks.timeline import Timeline
+
+        state = np.zeros(1, Timeline.numpy_dtype())
+        state["most"], state["clusters"], state["resident"] = self.most, self.clusters, len(self.shared)
+        self.shared.append([resident.shared_at(rank) for rank in range(resident.size)])
+        self.kept.append(state)
+        resident.observed[MEMORY] = state
+        resident.cluster["timeline"] = pointer(state)
+
+    def take(self, resident: Resident, worker: int) -> None:
+        resident.observed[MEMORY]["log"] = self.logs.address(worker)
+
+    def failed(self, fault: ExecutionFault) -> None:
+        self._finish(min(self.most, LATE // self.clusters) if isinstance(fault, LimitReached) else self.most)
+
+    def tell(self, ran: Ran, grid: Grid) -> None:
+        self._finish(self.most)
+        if self.clusters < grid.shape.clusters:
+            size = grid.shape.cluster_size
+            ran.notes.append(f"the trace has the first {self.clusters * size} of {grid.shape.ctas} blocks")
+
+    def _finish(self, most: int) -> None:
+        """Make the trace. most: entries of a cluster that it has."""
+        entries = self.logs.all()
+        entries = entries[entries["order"] < most]
+        entries = entries[np.lexsort((entries["order"], entries["cluster"]))]
+        self.events = events_of(self.grid, entries, self.shared, most)
+        if self.file:
+            write(self.file, self.events)

@@ -25,7 +25,7 @@ from mmulator.program.frames import slot_bytes
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Address, Instruction, Symbol, flatten
 from mmulator.record.steps import NEVER, Steps, WarpPlace
-from mmulator.record.tensor.pipe import Images, Issued, TensorPipe, stores_cells
+from mmulator.record.tensor_pipe import Images, Issued, TensorPipe, stores_cells
 
 if TYPE_CHECKING:
     from mmulator.compiler.compiled import CompiledKernel
@@ -219,7 +219,7 @@ class Trail:
         self._image: tuple[Any, tuple[int, bytes] | None] = None, None
         self.products: dict[tuple[int, int, str, int], Any] = {}  # a cache of record/products.py
         self.places: dict[tuple[int, int], NDArray[np.uint64] | None] = {}  # a cache of record/memory.py
-        self.tensor: Any = None  # of record/tensor/cells.py
+        self.tensor: Any = None  # of record/tensor_cells.py
         for n, step in enumerate(self.steps):
             site = self.site(step.site)
             if site.instruction.effects.memory in WRITES:

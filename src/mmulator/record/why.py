@@ -16,19 +16,25 @@ from mmulator.native.state import LANES
 from mmulator.program.parameters import names
 from mmulator.program.uses import accesses, call_operands, signature_of
 from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Operand, Reg, Symbol, flatten
-from mmulator.record.addresses import MemoryWrite, addresses, elements, space_of, space_text, value_of
+from mmulator.record.addresses import InCell, InRegister, MemoryWrite, addresses, elements, space_of, space_text, value_of
 from mmulator.record.cause import Cause, CauseAt, place_text, span_text, thread_text
 from mmulator.record.chains import ProductChain
-from mmulator.record.choices import chosen
+from mmulator.record.detours import chosen
 from mmulator.record.losses import cut_said, rounded
-from mmulator.record.matrices import loaded_from
-from mmulator.record.memory import combined, combines, impossible, last_write, loads, values_of
+from mmulator.record.memory import combined, combines, impossible, last_write, loaded_from, loads, values_of
 from mmulator.record.origins import Named, Origins
 from mmulator.record.parts import is_predicate, known_type, part_of, shuffle_lane
-from mmulator.record.places import InCell, InRegister
 from mmulator.record.products import ProductElement, product_element
-from mmulator.record.tensor.cells import CopiedCell, MovedCell, ProductCell, StoredCell, cells_of, loads_cells
-from mmulator.record.tensor.products import copied_from, tensor_product
+from mmulator.record.tensor_cells import (
+    CopiedCell,
+    MovedCell,
+    ProductCell,
+    StoredCell,
+    cells_of,
+    copied_from,
+    loads_cells,
+    tensor_product,
+)  # fmt: skip
 from mmulator.record.trail import Trail, TrailStep
 from mmulator.record.values import parts_of, text_of
 

@@ -101,10 +101,10 @@ def _print_tiles(derived: CuteAnswer) -> None:
 
 
 def print_map(answer: DescriptorAnswer, lines: int) -> None:
-    from mmulator.inspect.views.tile import draw_text
+    from mmulator.inspect.views.chunks import tile_text
 
     if lines > 0:
-        print(f"\nshared memory: row,column of the first element of every 16 bytes\n{draw_text(answer, lines, colours())}")
+        print(f"\nshared memory: row,column of the first element of every 16 bytes\n{tile_text(answer, lines, colours())}")
 
 
 def print_conflicts(found: list[BankConflicts]) -> None:

@@ -11,7 +11,7 @@ from mmulator.settings.readers import whole
 
 if TYPE_CHECKING:
     from mmulator.inspect.descriptors.checks import Diagnostic
-    from mmulator.inspect.tensormaps.copy import Copy
+    from mmulator.inspect.tensormaps.checks import Copy
     from mmulator.layouts.tensormap import TensorMap
 
 _File = Annotated[o.Text, o.out("Write the 128 bytes.", "FILE")]
@@ -169,8 +169,7 @@ def _checked(
     map: TensorMap, text: str | None, shared: str | None, expect: str | None, window: str | None
 ) -> tuple[Copy | None, tuple[Diagnostic, ...]]:
     """(the copy, what is wrong with the map, or with the copy through it)."""
-    from mmulator.inspect.tensormaps.checks import check_bytes, check_copy, check_map
-    from mmulator.inspect.tensormaps.copy import parse_copy
+    from mmulator.inspect.tensormaps.checks import check_bytes, check_copy, check_map, parse_copy
 
     own = check_bytes(map.fields.encode(), map.fields)
     if text is None:
@@ -190,7 +189,7 @@ def _read_by(
     """Errors of a wgmma's descriptor that reads the box."""
     from mmulator.inspect.descriptors.describe import describe_descriptor
     from mmulator.inspect.tensormaps.box import tensor_box
-    from mmulator.inspect.tensormaps.reader import check_reader
+    from mmulator.inspect.tensormaps.checks import check_reader
 
     answer = describe_descriptor(o.number("--descriptor", word), instruction or "wgmma m64n64 f16", operand, mn_major=mn_major)
     return (*answer.findings, *check_reader(tensor_box(map, shared=at), answer.placed))

@@ -52,7 +52,7 @@ Answers = list[tuple[tuple[int, ...], tuple[int, ...]]]
 
 def tell_box(box: TensorBox, elements: Answers, bytes_: list[tuple[int, tuple[tuple[int, ...], ...]]], lines: int) -> None:
     """Print where a box lands, or answers to questions."""
-    from mmulator.inspect.views.box import axes, draw_text
+    from mmulator.inspect.views.chunks import axes, box_text
 
     print(repr(box.map))
     offsets = f", offsets {box.offsets}" if box.offsets else ""
@@ -69,7 +69,7 @@ def tell_box(box: TensorBox, elements: Answers, bytes_: list[tuple[int, tuple[tu
                    f"{address:#x} holds no element of the tensor", hang=2)  # fmt: skip
     if not elements and not bytes_:
         print(f"\nshared memory: {axes(box)} of the first element of every 16 bytes")
-        print(draw_text(box, lines, colours(), width()))
+        print(box_text(box, lines, colours(), width()))
 
 
 def draw_files(box: TensorBox, svg: str | None, html: str | None, png: str | None, theme: str) -> bool:

@@ -33,8 +33,7 @@ from mmulator.isa.types import type_bits
 from mmulator.launch.arguments import Signature
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.program.parameters import called
-from mmulator.record.asked import ptx_type
-from mmulator.record.names import DeviceArray
+from mmulator.record.names import DeviceArray, ptx_type
 from mmulator.record.steps import WarpPlace
 from mmulator.record.values import bits_text, text_of
 

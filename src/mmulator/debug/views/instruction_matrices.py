@@ -19,7 +19,7 @@ from mmulator.layouts.operands import element_of, fragment, memory_bits
 from mmulator.native.state import WGMMA, OperationKind, Tile, Warpgroup, WgmmaTable
 from mmulator.ptx.tree import Address, Immediate, Operand, Reg
 from mmulator.record.addresses import elements, signed32
-from mmulator.record.matrices import moved
+from mmulator.record.memory import moved
 from mmulator.record.steps import WarpPlace
 
 _TABLE = WgmmaTable.numpy_dtype()

@@ -7,8 +7,7 @@ from itertools import product
 import numpy as np
 
 from mmulator.errors import OperandError, UnsupportedError
-from mmulator.inspect.expression import expression
-from mmulator.inspect.layouts.answer import Layout, Maps
+from mmulator.inspect.layouts.answer import Layout, Maps, expression
 from mmulator.inspect.search import descriptor_of, text_of
 from mmulator.isa.form import Form
 from mmulator.isa.shapes import stored_bits

@@ -1,14 +1,99 @@
-"""Checks of a tensor map, and of an instruction that copies with it."""
+"""Checks of a tensor map, of an instruction that copies with it, and whether a wgmma finds a box where a copy left it."""
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+import numpy as np
+
+from mmulator.errors import InvalidInstructionError, OperandError
 from mmulator.inspect.descriptors.checks import SM_SHARED, Diagnostic
-from mmulator.inspect.tensormaps.copy import Copy
+from mmulator.inspect.descriptors.tile import Placed
+from mmulator.inspect.tensormaps.box import TensorBox
+from mmulator.isa.form import Form
+from mmulator.isa.match import match
 from mmulator.layouts.tensormap import fields as f
 from mmulator.layouts.tensormap.encoded import Encoded
 from mmulator.layouts.tensormap.places import GRANULE
 from mmulator.layouts.tensormap.rules import begins_wrong, cannot_be_written, refusals
 from mmulator.layouts.tensormap.rules import rule_of as refusal_rule
+
+_EXAMPLE = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+NAMES = ("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor")
+_GUARD = re.compile(r"^\s*@!?\S+\s+")  # a predicate
+# [dstMem], [tensorMap, {c0, c1}], ...
+_BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A tensor copy.
+
+    form: of the instruction.
+    coordinates, offsets: as written, dimension 0 first; None for one that is no number; empty where only the name is given.
+    """
+
+    form: Form
+    coordinates: tuple[int | None, ...] = ()
+    offsets: tuple[int | None, ...] = ()
+
+    @property
+    def rank(self) -> int:
+        return int(self.form["dim"][0])
+
+    @property
+    def mode(self) -> str:
+        """PTX's name of the mode: `tile`, `tile::gather4`, `im2col`, ... ."""
+        return self.form["mode"] or "tile"
+
+    @property
+    def im2col(self) -> bool:
+        return self.mode.startswith("im2col")
+
+    @property
+    def to_global(self) -> bool:
+        return self.form["dst"] == "global"
+
+    @property
+    def operation(self) -> str:
+        """The operation of a reduction, `add`, ...; empty for other copies."""
+        return self.form["op"]
+
+    def known(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """(coordinates, offsets) where all of them are numbers, else None."""
+        if not self.coordinates or None in self.coordinates or None in self.offsets:
+            return None
+        return tuple(c for c in self.coordinates if c is not None), tuple(c for c in self.offsets if c is not None)
+
+
+def parse_copy(text: str) -> Copy:
+    """A tensor copy from its text. Raises InvalidInstructionError for other texts, OperandError for a wrong number of
+    coordinates.
+    """
+    name, _, operands = _GUARD.sub("", text).strip().rstrip(";").partition(" ")
+    opcode, *modifiers = name.split(".")
+    found = match(opcode, tuple(modifiers))
+    if not isinstance(found, Form):
+        raise InvalidInstructionError(found.message, rule=found.rule, hint=found.hint)
+    if found.name not in NAMES:
+        raise InvalidInstructionError(f"`{name}` copies no tensor", hint=f"such as {_EXAMPLE}")
+    lists = [tuple(_number(part) for part in braces.split(",")) for braces in _BRACES.findall(operands)]
+    copy = Copy(found, *lists[:2])
+    wanted = 5 if copy.mode.endswith("4") else copy.rank
+    if copy.coordinates and len(copy.coordinates) != wanted:
+        raise OperandError(
+            f"the instruction has {len(copy.coordinates)} coordinates: .{copy.rank}d.{copy.mode} takes {wanted}",
+            rule=f"{found.section}",
+        )  # fmt: skip
+    return copy
+
+
+def _number(text: str) -> int | None:
+    try:
+        return int(text.strip(), 0)
+    except ValueError:
+        return None
+
 
 COPY = "Data Movement and Conversion Instructions: Tensor copy (PTX ISA 9.1)"
 SWIZZLES = "Swizzling Modes (PTX ISA 9.1)"
@@ -165,3 +250,53 @@ def _shared(
             + (f"the wait ends when others bring {expect - size}" if more else "a phase may end before all of them are there"),
             "mbarrier.expect_tx (PTX ISA 9.1)", f"expect {size} for this copy; elements that are filled count, too",
         )  # fmt: skip
+
+
+def check_reader(box: TensorBox, read: Placed) -> tuple[Diagnostic, ...]:
+    """Diagnostics of a descriptor that reads a box: each element of its matrix must be the box's at the same distance from the
+    first,
+    row by row.
+    """
+    return tuple(_reader(box, read))
+
+
+def _reader(box: TensorBox, read: Placed) -> Iterator[Diagnostic]:
+    tile, kind = read.tile, box.map.fields.type
+    swizzle, mode = box.map.swizzle, read.descriptor.mode.name
+    if kind.elements > 1 or 8 * kind.memory != tile.element.bits:
+        yield Diagnostic("error", f"the box has elements of {kind}, and wgmma reads .{tile.element}", SWIZZLES)
+        return
+    if swizzle != mode:
+        yield Diagnostic("error", f"the map swizzles {swizzle}, and the descriptor {mode}", SWIZZLES,
+                         "make both the same")  # fmt: skip
+    lies = box.placed.shared.reshape(-1, box.placed.shared.shape[-1])
+    rows, columns = lies.shape
+    flat = lies.reshape(-1)
+    order = np.argsort(flat)
+    wanted = read.addresses.T if tile.mn_major else read.addresses
+    near = np.minimum(np.searchsorted(flat[order], wanted.reshape(-1)), len(order) - 1)
+    found = np.where(flat[order][near] == wanted.reshape(-1), order[near], -1).reshape(wanted.shape)
+    first = int(found[0, 0])
+    if first < 0:
+        yield Diagnostic("error", f"wgmma reads its first element at {int(wanted[0, 0]):#x}, where this box has none", SWIZZLES,
+                         "start address = (address of the box) + (bytes of what is skipped)")  # fmt: skip
+        return
+    row, column = np.ogrid[: wanted.shape[0], : wanted.shape[1]]
+    row, column = row + first // columns, column + first % columns
+    meant = np.where((row < rows) & (column < columns), row * columns + column, -2)
+    wrong = np.argwhere(found != meant)
+    if not len(wrong):
+        return
+    i, j = (int(n) for n in wrong[0])
+    at, name = found[i, j], _names(tile.mn_major, tile.letter)
+    holds = "nothing of this box" if at < 0 else f"row {int(at) // columns}, column {int(at) % columns} of the box"
+    should = "beyond the box" if meant[i, j] < 0 else f"row {meant[i, j] // columns}, column {meant[i, j] % columns}"
+    yield Diagnostic(
+        "error", f"of {name[0]} {i}, {name[1]} {j} wgmma reads {holds} at {int(wanted[i, j]):#x}; it should be {should}: "
+        f"{len(wrong)} of {found.size} elements are others", "Strides (PTX ISA 9.1)",
+        "`mmulator descriptor encode` makes the descriptor of a packed layout",
+    )  # fmt: skip
+
+
+def _names(mn_major: bool, letter: str) -> tuple[str, str]:
+    return ("k", letter) if mn_major else (letter, "k")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mmulator.inspect.views.cells import Repeat, cells, label, names, repeat_of, run_of
 from mmulator.inspect.views.svg import PAGE_HEIGHT, PAGE_WIDTH, Canvas, fit, lane_class, text_width, wrap
+from mmulator.inspect.views.tables import Repeat, cells, label, names, repeat_of, run_of
 
 if TYPE_CHECKING:
     from mmulator.inspect.layouts.answer import Layout

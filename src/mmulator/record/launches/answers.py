@@ -23,14 +23,12 @@ from mmulator.launch.arena import bytes_at
 from mmulator.launch.launch import How, Launch
 from mmulator.launch.limits import whole
 from mmulator.program.addresses import SLOT_PARAM, SLOT_SHIFT
-from mmulator.record.asked import Asked, asked
-from mmulator.record.beside.another import BesideAnother, beside
-from mmulator.record.beside.reference import BesideReference, Reference, ReferenceArrays, beside_reference
 from mmulator.record.birth import Birth, Births
 from mmulator.record.cause import Cause, span_text
 from mmulator.record.detours import Arrived, Detours
 from mmulator.record.memory import last_write, left_out, stores_words
-from mmulator.record.names import DeviceNames
+from mmulator.record.names import Asked, DeviceNames, asked
+from mmulator.record.reference import BesideAnother, BesideReference, Reference, ReferenceArrays, beside, beside_reference
 from mmulator.record.sources import Sources
 from mmulator.record.trail import Trail
 from mmulator.record.values import text_of
@@ -77,7 +75,7 @@ class WhyAnswer:
         return self._text()
 
     def _text(self, **most: int) -> str:
-        from mmulator.record.telling import text
+        from mmulator.record.tree import text
 
         reference = self.beside if self.birth is None else None
         said = reference.lead if isinstance(reference, BesideReference) else ""
@@ -89,7 +87,7 @@ class WhyAnswer:
         """The answer in lines of at most so many columns; tables may be wider. It has as many levels as a screen has room for,
         unless it was asked how many.
         """
-        from mmulator.record.telling import ROWS, wrapped
+        from mmulator.record.tree import ROWS, wrapped
 
         whole = wrapped(str(self), width)
         shorter = [(2 * DEPTH, ROWS[0]), *((most, ROWS[1]) for most in range(2 * DEPTH, 0, -1))]
@@ -107,7 +105,7 @@ class WhyAnswer:
         return [*self.sources, *([str(self.beside)] if self.beside else []), *(f"note: {note}" for note in self.notes)]
 
     def _repr_html_(self) -> str:
-        from mmulator.record.page import part
+        from mmulator.record.tree import part
         from mmulator.tables import element
 
         body = part(self.cause) if self.cause is not None else element("p", self._nothing)
@@ -118,7 +116,7 @@ class WhyAnswer:
         """The answer as JSON can hold it."""
         from mmulator.numerics.element import hexed
         from mmulator.record.losses import losses_of
-        from mmulator.record.telling import as_dict
+        from mmulator.record.tree import as_dict
 
         other = self.beside
         pair = (other.cause, other.here, other.there) if isinstance(other, BesideAnother) else (None, None, None)
@@ -400,7 +398,7 @@ def read(params: np.ndarray, regions: Iterable[tuple[int, np.ndarray]], address:
 def about_arrays(why: object, launch: Launch, how: How, named: Mapping[str, np.ndarray], against: object = None) -> About:
     """Questions about a launch whose arguments are arrays.
 
-    why: what the user asks (record/asked.py).
+    why: what the user asks (record/names.py).
     launch, how: as in `About`.
     named: arrays that the caller has names for.
     against: as in `other_of`, or None.

@@ -17,10 +17,9 @@ from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.launch.launch import How, Launch
 from mmulator.program.calls import reached
-from mmulator.record.asked import Asked, ptx_type
 from mmulator.record.birth import NAN, numbers
 from mmulator.record.launches.answers import About, WhyAnswer
-from mmulator.record.names import DeviceArray, DeviceNames
+from mmulator.record.names import Asked, DeviceArray, DeviceNames, ptx_type
 
 MOST = 32  # elements of an array that are followed
 RULE = "inf - inf, 0 * inf, 0 / 0 and functions outside of their domain are NaN; what is too large, or divided by 0, is infinite"

@@ -66,7 +66,7 @@ def tell(profiles: list[LaunchProfile], wanted: str) -> None:
     if wanted == "1":
         say("".join(f"mmulator: {profile}\n" for profile in profiles), "")
         return
-    from mmulator.record.profile.file import written
+    from mmulator.record.profile.views import written
 
     files.write(wanted, written(profiles, wanted), LaunchError)
 

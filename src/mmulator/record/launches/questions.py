@@ -25,9 +25,8 @@ from mmulator.isa.types import TYPES, type_bits
 from mmulator.launch.launch import Launch
 from mmulator.program.calls import reached
 from mmulator.program.parameters import called, kinds
-from mmulator.record.asked import AUTO, Asked, Question, element_of, question
 from mmulator.record.launches.answers import NO_REFERENCE, REFERENCE, REFERENCES, About, WhyAnswer, other_of
-from mmulator.record.names import DeviceArray, DeviceNames, mapped
+from mmulator.record.names import AUTO, Asked, DeviceArray, DeviceNames, Question, element_of, mapped, question
 from mmulator.record.values import dtype_of
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ class Asking:
             self._tell(AUTO, lines, kernel, found)
             told += [(kernel, found)] if found is not None else []
         if self.to and told:
-            from mmulator.record.page import write_page
+            from mmulator.record.tree import write_page
 
             kernels = ", ".join(sorted({kernel for kernel, _ in told}))
             try:

@@ -24,13 +24,12 @@ from mmulator.isa.types import TYPES
 from mmulator.launch.arguments import Arguments
 from mmulator.launch.launch import How, Launch
 from mmulator.launch.regions import Region, Regions
-from mmulator.record.asked import Asked, ptx_type
-from mmulator.record.beside.reference import Reference
 from mmulator.record.birth import numbers
 from mmulator.record.launches.answers import About, Other, WhyAnswer, other_of
 from mmulator.record.launches.snapshot import LaunchSnapshot, MemorySnapshot, SnapshotInquiry, Take
-from mmulator.record.names import DeviceArray, DeviceNames
+from mmulator.record.names import Asked, DeviceArray, DeviceNames, ptx_type
 from mmulator.record.origins import summary
+from mmulator.record.reference import Reference
 
 PAGE = 4096
 WHOLE = 1 << 26  # bytes that a launch did not touch, and that are kept, too: a reference may have used them

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self, TypeVar
 
-from mmulator.record.counts import SUMS
 from mmulator.schemas import document
 
 KINDS = ("global", "shared", "local", "bulk")  # rows of native/hooks/profile.py: Kind
@@ -33,6 +32,9 @@ class Traffic:
 
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(*(getattr(self, name) + getattr(other, name) for name in SUMS))
+
+
+SUMS = tuple(f.name for f in fields(Traffic))  # also the fields of a ProfileMemory
 
 
 @dataclass(frozen=True)

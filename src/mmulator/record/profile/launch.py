@@ -16,10 +16,9 @@ from mmulator.program.as_ptxas.inflight import is_injected
 from mmulator.program.blocks import Block, Program, instructions
 from mmulator.program.counts import instruction_macs
 from mmulator.ptx.tree import Function, Instruction, Label, VectorOperand
-from mmulator.record.counts import SUMS, Counts
-from mmulator.record.profile.data import KINDS, Executed, Occupancy, ProfileData, Tally, Traffic
-from mmulator.record.profile.page import body
-from mmulator.record.profile.text import table
+from mmulator.record.counts import Counts
+from mmulator.record.profile.data import KINDS, SUMS, Executed, Occupancy, ProfileData, Tally, Traffic
+from mmulator.record.profile.views import body, table
 
 WARP = 32
 WARPGROUP = 4  # warps

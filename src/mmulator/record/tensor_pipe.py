@@ -1,7 +1,6 @@
 """Operations of tensor memory's pipe, recorded as they are carried out, and images of the shared memory that they read.
 
-tcgen05.mma, cp and shift are carried out later than they are issued: what they read is kept when they read it.
-"""
+tcgen05.mma, cp and shift are carried out later than they are issued: what they read is kept when they read it."""
 
 from __future__ import annotations
 

@@ -1,18 +1,23 @@
-"""A tree of causes as text: each value under the one that was computed from it."""
+"""A tree of causes as text, each value under the one that was computed from it, as JSON data, and as HTML: a page of its own and
+a part for notebooks."""
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from mmulator.files import write
 from mmulator.isa.types import type_bits
+from mmulator.numerics.telling import html as html_of_sum
 from mmulator.numerics.telling import tail
 from mmulator.numerics.telling import text as text_of_sum
 from mmulator.record.birth import Birth
 from mmulator.record.cause import Cause, CauseAt, place_text, thread_text
 from mmulator.record.values import bits_text
 from mmulator.record.why import DEPTH
+from mmulator.tables import element, escape
 
 WHOLE = 1 << 20  # values behind each other, of a tree that is told as a whole
 ROWS = (8, 0)  # lines of a sum that are told of a short tree, before its end: first so many, then, for more levels, fewer
@@ -115,3 +120,36 @@ def text(cause: Cause, birth: Birth | None = None, most: int = WHOLE, rows: int 
         return "\n".join([head, *birth.lines()])
     first, *rest = lines(cause, most, rows)
     return "\n".join([first.replace(f"= {cause.text}", f"= {cause.text} (bits {bits_text(cause.bits, width)})", 1), *rest])
+
+
+STYLE = (
+    "body{font:15px/1.45 system-ui,sans-serif;margin:1.5rem;max-width:70rem;color-scheme:light dark}"
+    "details details{margin-left:1.4rem}summary{cursor:pointer}code{font-size:.95em}p{margin:.2rem 1.4rem;opacity:.85}"
+    "table{border-collapse:collapse;margin:.4rem 1.4rem;display:block;overflow-x:auto}"
+    "td,th{padding:.1rem .6rem;text-align:left;white-space:nowrap}"
+)
+
+
+def part(cause: Cause) -> str:
+    """A cause and all behind it, each under what was computed from it."""
+    made = element("code", f"{cause.name} = {cause.text}")
+    bits = bits_text(cause.bits, type_bits(cause.type))
+    lines = [f"bits {bits}"]
+    if cause.at is not None:
+        lines += [f"at {place_text(cause.at)}, {thread_text(cause.at)}, step {cause.at.step:,}", cause.at.quoted]
+    lines += [*cause.remarks, cause.more]
+    inside = "".join(element("p", line) for line in lines if line)
+    inside += html_of_sum(cause.element) if cause.element is not None else ""
+    inside += "".join(map(part, cause.inputs))
+    return f"<details open><summary>{made} &larr; {escape(cause.how)}</summary>{inside}</details>"
+
+
+def page(parts: Sequence[str], title: str) -> str:
+    """A whole page. parts: HTML of each answer. title: of the page."""
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
+    return f'<!doctype html><html lang="en"><head>{head}<style>{STYLE}</style></head><body>{"<hr>".join(parts)}</body></html>\n'
+
+
+def write_page(path: Path, parts: Sequence[str], about: str) -> None:
+    """Write HTML of answers as a page. about: a kernel, or kernels. Raises MmulatorError where it cannot be written."""
+    write(path, page(parts, f"why: {about}"))

@@ -1,30 +1,149 @@
-"""An element beside a reference's: what would make the reference of the operands that the machine read, or of their arrays.
+"""An element beside its value in another run, and beside a reference's: what would make the reference of the operands that the
+machine read, or of their arrays.
 
 A value and its causes come in, and the value that somebody expects; sentences leave. A sum that ends in the reference up to
-rounding says what the kernel leaves out, counts twice, or reads in place of something else.
-"""
+rounding says what the kernel leaves out, counts twice, or reads in place of something else."""
+
+from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
-from itertools import permutations
+from functools import cache, partial
+from itertools import permutations, zip_longest
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.numerics.element import ElementSum, Loss, last_place, number
+from mmulator.isa.effects import Algebra, Pointer
+from mmulator.isa.table import ROWS
+from mmulator.isa.types import type_bits
+from mmulator.numerics.element import ElementSum, Loss, last_place, number, parted
 from mmulator.numerics.formats import element_type
 from mmulator.numerics.telling import loss_lines
-from mmulator.record.beside.elsewhere import instead
 from mmulator.record.cause import Cause, place_text
 from mmulator.record.losses import SAME, cut_said, losses_of, number_of, product_of
 from mmulator.record.names import DeviceArray
 from mmulator.record.origins import summary
-from mmulator.record.values import dtype_of
+from mmulator.record.values import bits_text, dtype_of
+
+
+@dataclass(frozen=True)
+class BesideAnother:
+    """An element in another run of its launch.
+
+    label: the other run: `sm_80`, `seed 7`.
+    cause: why the element has its value there; None if nothing was stored there.
+    here, there: the values in which the runs part, though what they were computed from agrees; None if nothing differs.
+    """
+
+    label: str
+    cause: Cause | None
+    here: Cause | None = None
+    there: Cause | None = None
+
+    def __str__(self) -> str:
+        if self.cause is None:
+            return f"beside {self.label}: nothing was stored there"
+        bits = bits_text(self.cause.bits, type_bits(self.cause.type))
+        head = f"beside {self.label}: {self.cause.name} = {self.cause.text} (bits {bits})"
+        if self.here is None or self.there is None:
+            return f"{head}, no difference"
+        x, y = self.here, self.there
+        at = f" at {place_text(x.at)}" if x.at else ""
+        said = f"{head}; the first values that differ: {x.name} of {x.how}{at} is {x.text} here and {y.text} there"
+        if x.element is not None and y.element is not None:
+            n = parted(x.element, y.element)
+            said += "" if n is None else f"; their sums differ from that of the first {n} products on"
+        return said
+
+
+def beside(label: str, here: Cause, there: Cause | None) -> BesideAnother:
+    """The explanation of another run beside that of a first one."""
+    pair = None if there is None else first_difference(here, there)
+    return BesideAnother(label, there, *(pair or (None, None)))
+
+
+def first_difference(x: Cause, y: Cause) -> tuple[Cause, Cause] | None:
+    """The values farthest from the store that differ while all that they were computed from agrees; None if none differ."""
+    if x.bits == y.bits and x.how == y.how:
+        return None
+    if x.how == y.how:
+        for one, other in zip_longest(x.inputs, y.inputs):
+            if one is None or other is None:
+                break
+            found = first_difference(one, other)
+            if found is not None:
+                return found
+    return x, y
+
+
+Values = NDArray[np.float64]
+_LEAF = re.compile(r"(.*)\[([\d,]+)\]")
+_FEW = 3  # elements that are named; where more would do, nothing is known
+_MOST = 1 << 16  # elements of an array that are tried; of a larger one those with the same indices in another order
+_NEARLY = 2.0**-9  # how near an element with the same indices in another order may come: sums of products round, too
+_DOES: dict[Algebra | Pointer, Callable[..., Any]] = {
+    Algebra.SUM: lambda a, b: a + b, Algebra.DIFFERENCE: lambda a, b: a - b, Algebra.PRODUCT: lambda a, b: a * b,
+    Algebra.QUOTIENT: lambda a, b: a / b, Algebra.FUSED: lambda a, b, c: a * b + c, Algebra.NEGATION: lambda a: -a,
+    Pointer.ADDEND: lambda a, b, c: a * b + c,
+}  # fmt: skip
+
+
+@cache
+def _does(opcode: str) -> Callable[..., Any] | None:
+    """The function that instructions of a name compute; None of others."""
+    effects = (e for r in ROWS.get(opcode, ()) for e in (r.effects.algebra, r.effects.pointer))
+    return next((_DOES[e] for e in effects if e in _DOES), None)
+
+
+def instead(cause: Cause, want: float, room: float, values: Callable[[str], NDArray[Any] | None]) -> str:
+    """A sentence about the element that would make a value the reference's; "" if no single one does.
+
+    cause: the value.
+    want, room: the reference, and how far from it the value may be.
+    values: gives an array of the launch by its name.
+    """
+    leaves = {c.name: m for c in cause.walk() if c.how.startswith("as the launch") and (m := _LEAF.fullmatch(c.name))}
+    for name, match in leaves.items():
+        array = values(match[1])
+        if array is None or array.dtype.kind not in "fiuV":
+            continue
+        index = tuple(map(int, match[2].split(",")))
+        index = index if len(index) == array.ndim else tuple(map(int, np.unravel_index(index[0], array.shape)))
+        with np.errstate(all="ignore"):
+            made = _with(cause, name, array.astype(np.float64))
+            off = np.abs(made - want) if made is not None and made.shape == array.shape else np.full(1, np.inf)
+        for most, is_ in ((room, "it is"), (max(room, abs(want) * _NEARLY), "it is nearly")):
+            found = np.argwhere(off <= most).tolist()
+            if array.size > _MOST or most > room:
+                found = [at for at in found if sorted(at) == sorted(index)]
+            names = [f"{match[1]}[{','.join(map(str, at))}]" for at in found if tuple(at) != index]
+            if 0 < len(names) <= _FEW and len(names) == len(found):
+                return f"with {summary(names)} in place of {name} {is_} the reference's"
+    return ""
+
+
+def _with(cause: Cause, leaf: str, values: Values) -> Any:
+    """A value for each of the values of a leaf; None where it is not known how it depends on them."""
+    if cause.name == leaf and not cause.inputs:
+        return values
+    does = cause.how.partition(".")[0]
+    given = [_with(c, leaf, values) for c in cause.inputs] if cause.element is None else []
+    if any(isinstance(g, np.ndarray) for g in given):
+        if any(g is None for g in given):
+            return None
+        if (make := _does(does)) is not None:
+            return make(*given) if len(given) == make.__code__.co_argcount else None
+        return given[0] if len(given) == 1 and cause.how.startswith(SAME) else None
+    if None in given and any(c.name == leaf for c in cause.walk()):
+        return None
+    number = number_of(cause)
+    return None if number is None else float(number)
+
 
 _NAME = re.compile(r"(.*)\[([\d,]+)\]")
 _TRIED = "other rows and columns of the arrays, chunks of k left out or twice, no accumulator, a factor of a power of two or -1"

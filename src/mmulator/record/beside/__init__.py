@@ -1,1 +1,0 @@
-"""An element beside its value in another run, and beside a value that somebody expects."""
