@@ -15,7 +15,7 @@ ROOT = places.ROOT / "src" / "mmulator"
 ORDER: tuple[tuple[str, ...], ...] = (
     ("lazy", "classes", "refusals"), ("schemas",), ("floating",), ("location",), ("source",), ("rules", "demangle"),
     ("findings",), ("errors",), ("files", "sarif", "versions"),
-    ("interop", "hosts", "digests", "tables"), ("distance", "names"), ("codegen",), ("isa",),
+    ("interop", "hosts", "tables"), ("distance", "names"), ("codegen",), ("isa",),
     ("numerics", "layouts"),
     ("twin",), ("instruction",), ("inspect",),
     ("toolkit",), ("ptx",), ("program",), ("native",), ("sanitizer",), ("compiler",), ("launch",), ("diagnostics",), ("record",),

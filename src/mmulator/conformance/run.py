@@ -22,13 +22,13 @@ from typing import Any, Literal
 
 from mmulator import hosts
 from mmulator.codegen.sources import fingerprint
+from mmulator.codegen.store import digest_of
 from mmulator.conformance import cases, compare, kernels, vectors
 from mmulator.conformance.edges import EDGES
 from mmulator.conformance.probes import PROBES, Observation, observe
 from mmulator.conformance.subjects import Subject, forms, group, subjects
 from mmulator.conformance.suites import SUITES
 from mmulator.conformance.vectors import Vector
-from mmulator.digests import digest_of
 from mmulator.errors import MmulatorError
 from mmulator.files import append, write
 from mmulator.hardware.gpu import Gpu

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from mmulator import __version__, files
+from mmulator.codegen.store import digest_of
 from mmulator.demangle import demangle
-from mmulator.digests import digest_of
 from mmulator.driver.seen import WORD, Seen, SeenMemory
 from mmulator.driver.told import say
 from mmulator.errors import LaunchError, MmulatorError

@@ -1,10 +1,10 @@
-"""Memory where a thread of the host keeps packed operands of wgmma (native/matrix/wgmma_packs.py)."""
+"""Memory where a thread of the host keeps packed operands of wgmma (native/matrix/wgmma_products.py)."""
 
 import threading
 
 import numpy as np
 
-from mmulator.compiler.emit.tables import MatrixTables
+from mmulator.compiler.emit.code import MatrixTables
 from mmulator.launch.arena import pointer
 from mmulator.native.state import A_PACKS, B_PACKS, INDICES, WGMMA_STEPS, Packs
 

@@ -13,7 +13,7 @@ from mmulator.codegen.locks import remaining
 from mmulator.isa.match import match
 from mmulator.ptx import declarations
 from mmulator.ptx.cursor import Cursor
-from mmulator.ptx.debug import DIRECTIVES, skip_debug
+from mmulator.ptx.declarations import DIRECTIVES, skip_debug
 from mmulator.ptx.tree import (
     Address,
     ArgumentList,

@@ -16,8 +16,7 @@ from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.emit.shadow import FULL, Masks, Shadow, every, some
 from mmulator.compiler.lowering import product_lines
-from mmulator.compiler.lowering.matrix_operands import address_of, state_space, table_pointer
-from mmulator.compiler.lowering.operands import elements
+from mmulator.compiler.lowering.operands import address_of, elements, state_space, table_pointer
 from mmulator.compiler.meaning.memory import place_of
 from mmulator.errors import InternalError, must_be
 from mmulator.isa.effects import Addressed, Algebra, Ends, Flow, MemoryEffect, Stored

@@ -7,7 +7,7 @@ from mmulator.codegen.ops import cast_ptr, stack
 from mmulator.codegen.types import i64, ptr_to, u32, u64
 from mmulator.layouts.descriptors import fields5
 from mmulator.layouts.swizzle import SWIZZLES5
-from mmulator.native.asynchrony.payloads import payload_of
+from mmulator.native.asynchrony.transfers import payload_of
 from mmulator.native.hooks.events import READ, PayloadShape
 from mmulator.native.hooks.tensor import TensorTask
 from mmulator.native.matrix.tensor_operands import head_of, padding_of, rest_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import trailing_zeros
 from mmulator.codegen.types import ptr_to, u32, u64
-from mmulator.native.memory.screens import impossible
+from mmulator.native.memory.locate import impossible
 from mmulator.native.state import FaultKind, Warp
 from mmulator.rules.operands import ALIGNMENT, BOUNDS, SPACES
 from mmulator.sanitizer.found import find

@@ -7,7 +7,7 @@ run can tell the order of such writes. So a write stays pending until the next h
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, select, stack
 from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
-from mmulator.native.hooks.unread import LOADED, READ
+from mmulator.native.hooks.moves import LOADED, READ
 from mmulator.native.memory.windows import peek
 from mmulator.native.state import Warp
 from mmulator.rules import races as rules
