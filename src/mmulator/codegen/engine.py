@@ -52,6 +52,7 @@ def _binding() -> Any:
 
 @cache
 def llvm_version() -> int:
+    """The major version of LLVM. Raises UnsupportedError where it cannot be used."""
     return int(_binding().llvm_version_info[0])
 
 

@@ -40,6 +40,8 @@ class Stop(IntEnum):
 
 
 class FaultKind(IntEnum):
+    """The mistake for which a CTA stops: Cta.fault."""
+
     NONE = 0
     OUT_OF_BOUNDS = 1
     MISALIGNED = 2
@@ -206,6 +208,8 @@ class TransferKind(IntEnum):
 
 
 class TransferState(IntEnum):
+    """Whether an entry of the table of transfers is in use."""
+
     FREE = 0
     UNDER_WAY = 1
 

@@ -250,12 +250,7 @@ class Body:
                 unique += f"@{self.function}"
             self.statics.add(unique)
         self._declare(NameInScope(unique, v.space, v.type), at, v.name)
-        self.variables.append(
-            Variable(
-                v.space, v.align, v.type, unique, v.shape, v.vector, v.size, v.initial, v.symbols, v.linkage,
-                v.attributes, v.span,
-            )
-        )  # fmt: skip
+        self.variables.append(replace(v, name=unique))
 
     # Instructions
 

@@ -171,6 +171,7 @@ def mixed(value: Any, more: Any) -> Any:
 
 @native
 def hash_words(value: u64, words: ptr_to(u64), count: u64) -> u64:
+    """A hash of words, from the hash of what is before them."""
     for i in range(count):
         value = mixed(value, words[i])
     return value

@@ -58,6 +58,7 @@ def branch_indexed(w: ptr_to(Warp), mask: u32, index: ptr_to(u32), table: ptr_to
 
 @native
 def exit_lanes(w: ptr_to(Warp), mask: u32, site: u32) -> i32:
+    """End threads: barriers no longer wait for them, and lanes that waited for them look again."""
     cta = w.cta
     lanes_exit(w, mask, site)
     w.live = w.live & ~mask
@@ -153,6 +154,7 @@ def copy_local(w: ptr_to(Warp), mask: u32, source: ptr_to(u64), target: ptr_to(u
 
 @native
 def return_lanes(w: ptr_to(Warp), regs: ptr, mask: u32) -> i32:
+    """Let lanes go on behind the call that entered their function, in the frame of the caller."""
     m = bits_mask(mask)
     w.lane_pc = select(m, load(I32, regs + HEADER_RETURN_PC), w.lane_pc)
     w.lane_frame = select(m, load(U32, regs + HEADER_RETURN_FRAME), w.lane_frame)
