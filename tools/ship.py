@@ -324,7 +324,7 @@ def levels_of(architecture: str) -> list[str]:
 
 def asked() -> str:
     """A digest of what says what is made."""
-    from mmulator.digests import digest_of
+    from mmulator.codegen.store import digest_of
 
     kernels = sorted(path for folder in FOLDERS for path in folder.rglob("*.ptx"))
     return str(digest_of(b"\0".join(path.read_bytes() for path in (Path(__file__), *kernels))).hexdigest())

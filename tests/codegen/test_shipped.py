@@ -13,7 +13,7 @@ import pytest
 from mmulator.codegen import named, shipped, sources
 from mmulator.codegen.cpus import LEVELS, features, level_of
 from mmulator.codegen.shipped import of_file
-from mmulator.digests import digest_of
+from mmulator.codegen.store import digest_of
 from tests.support.places import KERNELS, ROOT
 
 RELEASE = 7000  # functions, at least, in a released wheel

@@ -9,7 +9,7 @@ from mmulator.codegen import stencils
 from mmulator.codegen.engine import Library
 from mmulator.codegen.loading import ensure, symbols
 from mmulator.codegen.ops import bitcast, bits_mask, fma, select, stack
-from mmulator.codegen.records import StoredRecords
+from mmulator.codegen.references import StoredRecords
 from mmulator.codegen.types import f32, i32, i64, ptr, ptr_to, u8, u32
 from mmulator.codegen.values import Builder, Value, module_text
 

@@ -24,7 +24,7 @@ from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.host.cpu import Cpu
 from mmulator.host.text import Text, _key, verified
 from mmulator.native.hooks.steps import STEPS
-from mmulator.native.hooks.watch import WATCH
+from mmulator.native.hooks.touched import WATCH
 from mmulator.program.outline import as_data, of_data
 from mmulator.source import Source
 from tests.support import corpus

@@ -15,7 +15,7 @@ ROOT = sources.SOURCE
 ORDER: tuple[tuple[str, ...], ...] = (
     ("lazy", "classes", "refusals"), ("entries", "schemas"), ("floating",), ("location",), ("source",), ("rules", "demangle"),
     ("findings",), ("errors",), ("files", "sarif", "versions"),
-    ("interop", "digests", "tables"), ("distance", "names"), ("codegen",), ("isa",),
+    ("interop", "tables"), ("distance", "names"), ("codegen",), ("isa",),
     ("numerics", "layouts"),
     ("twin",), ("instruction",), ("inspect",),
     ("toolkit",), ("ptx",), ("program",), ("native",), ("sanitizer",), ("compiler",), ("launch",), ("diagnostics",),

@@ -15,11 +15,10 @@ from mmulator.codegen.values import Builder
 from mmulator.compiler import warm
 from mmulator.compiler.kernel import Jit
 from mmulator.host.module import Module
-from mmulator.native.hooks import blocks, events, moves, operands, tensor, unread
-from mmulator.native.hooks.detours import DETOURS
+from mmulator.native.hooks import blocks, events, moves, operands, tensor
 from mmulator.native.hooks.events import Access, Proxy
 from mmulator.native.hooks.profile import PROFILE
-from mmulator.native.hooks.steps import STEPS
+from mmulator.native.hooks.steps import DETOURS, STEPS
 from mmulator.native.hooks.timeline import TIMELINE
 from mmulator.sanitizer.instrument import SANITIZE
 from tests.support import sources
@@ -30,7 +29,7 @@ from tests.support.tracing import MEMORY, REGISTER, REGISTERS, TRACE, Event, tra
 PACKAGE = sources.SOURCE
 HOUSES = ("native", "sanitizer", "compiler", "diagnostics", "host")
 NATIVE = sorted(p for p in (PACKAGE / "native").rglob("*.py") if p.stem != "__init__")
-DOOR, TABLES = ("windows", "shapes"), "tables"  # its files; in which it looks up windows
+DOOR = "windows", "shapes"  # its files
 FIELDS = {"shared", "local", "windows", "host", "params"}  # of structs: where the memory behind a kernel's addresses lies
 READERS = {"field", "field_address", "warp", "launch_field"}  # that read a field by its name
 
@@ -104,7 +103,7 @@ def _knows_not_where_memory_lies(path: Path) -> None:
             first = node.args[0] if node.args else None
             name = first.value if isinstance(first, ast.Constant) else None
         if name in FIELDS:
-            assert path.stem in (*DOOR, TABLES), f"{ast.unparse(node)}: {name} is the door's"
+            assert path.stem in DOOR, f"{ast.unparse(node)}: {name} is the door's"
 
 
 # observers ----------------------------------------------------------------------------------------------------------
@@ -195,7 +194,7 @@ L: red.global.add.u32 [%rd0], 1; add.u32 %r1, %r1, 1; setp.lt.u32 %p, %r1, 100; 
 
 def test_without_an_observer_nothing_is_there() -> None:
     """A hook leaves no trace in the code of the run time; with one, only what reaches a hook is another function."""
-    files = blocks, events, moves, operands, tensor, unread
+    files = blocks, events, moves, operands, tensor
     hooks = {name for file in files for name, value in vars(file).items() if isinstance(value, Hook)}
     assert hooks == {*TRACE.hooks, *SANITIZE.hooks, *PROFILE.hooks, *TIMELINE.hooks, *STEPS.hooks, *DETOURS.hooks}  # all heard
     for function in natives():

@@ -14,8 +14,8 @@ import pytest
 
 from mmulator.codegen.engine import Library
 from mmulator.codegen.lang import Native
-from mmulator.codegen.lookup import has_permutes
 from mmulator.codegen.ops import load, shuffle, store
+from mmulator.codegen.rounding import has_permutes
 from mmulator.codegen.types import ptr
 from mmulator.errors import OperandError, UnsupportedError
 from mmulator.numerics.sfu import constants
@@ -191,7 +191,7 @@ def test_processors_without_permutes_give_the_same(wide: bool, monkeypatch: pyte
     names = ("rcp", "rsqrt", "sqrt", "ex2", "rcp64h", "rsqrt64h")
     expected = {name: ArrayFunction(unit_array(name, TABLES))(inputs) for name in names}
     monkeypatch.setattr("mmulator.twin.sfu.short.has_word_permutes", lambda: False)
-    monkeypatch.setattr("mmulator.codegen.lookup.has_permutes", lambda: wide and has_permutes())
+    monkeypatch.setattr("mmulator.codegen.rounding.has_permutes", lambda: wide and has_permutes())
     for name in names:
         assert np.array_equal(ArrayFunction(unit_array(name, TABLES))(inputs), expected[name]), name
 

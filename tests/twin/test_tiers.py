@@ -11,7 +11,7 @@ TIERS = """
 import time
 from pathlib import Path
 from mmulator.codegen import loading, shipped
-from mmulator.digests import digest_of
+from mmulator.codegen.store import digest_of
 from mmulator.twin.matrices import twin_matmul
 from tests.support.numerics_cases import DISTRIBUTIONS, operands
 from tests.twin.test_twin import KEYS, differences

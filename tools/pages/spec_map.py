@@ -72,7 +72,7 @@ MATRIX_FILES = {
     "mma": "instruction/mma.py layouts/fragments.py layouts/sparse/ layouts/scales.py twin/product.py compiler/meaning/mma.py",
     "wgmma": "instruction/wgmma.py layouts/fragments.py layouts/descriptors.py layouts/swizzle.py layouts/sparse/ "
     "twin/shared.py twin/moves.py compiler/meaning/wgmma.py native/matrix/wgmma.py program/as_ptxas/inflight.py",
-    "wmma": "instruction/wmma.py layouts/fragments.py twin/moves.py compiler/meaning/wmma.py native/matrix/wmma.py",
+    "wmma": "instruction/wmma.py layouts/fragments.py twin/moves.py compiler/meaning/wmma.py",
     "matrix_move": "instruction/matrix_move.py layouts/operands.py twin/moves.py compiler/meaning/matrix_move.py",
 }
 LANGUAGE = (
@@ -80,7 +80,7 @@ LANGUAGE = (
     ("State Spaces, Types, and Variables", "isa/types.py ptx/declarations.py program/image.py native/state.py"),
     ("Instruction Operands", "ptx/operands.py ptx/tree.py compiler/emit/block.py"),
     ("Abstracting the ABI: functions, calls, parameters",
-     "ptx/calls.py program/image.py program/calls.py native/threads/calls.py"),
+     "ptx/check.py program/image.py program/calls.py native/threads/control.py"),
     ("Predicated Execution", "ptx/body.py program/blocks.py"),
     ("Special Registers", "isa/special_registers.py compiler/lowering/special_registers.py"),
     (".target and .version, Target Architecture Families", "isa/targets.py ptx/verify.py"),

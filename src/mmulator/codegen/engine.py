@@ -27,8 +27,7 @@ from typing import Any
 from mmulator.codegen.cpus import ARM, LEVELS, X86, architecture_of, chosen, machine, own_architecture
 from mmulator.codegen.linking import HERE, Linked
 from mmulator.codegen.locks import TimeUp, at_fork, no_fork, remaining
-from mmulator.codegen.store import store
-from mmulator.digests import digest_of
+from mmulator.codegen.store import digest_of, store
 from mmulator.errors import UnsupportedError
 
 INNER = 3  # the level of inner loops of products
@@ -53,6 +52,7 @@ def _binding() -> Any:
 
 @cache
 def llvm_version() -> int:
+    """The major version of LLVM. Raises UnsupportedError where it cannot be used."""
     return int(_binding().llvm_version_info[0])
 
 

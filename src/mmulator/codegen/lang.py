@@ -31,10 +31,10 @@ from functools import cache
 from types import CodeType
 from typing import Any, overload
 
+from mmulator.codegen.named import differs
 from mmulator.codegen.operators import BINARY, COMPARE, UNARY
 from mmulator.codegen.types import CodeError, Ty, boolean, i64, void
 from mmulator.codegen.values import WIDE, Builder, Value, as_value, constant
-from mmulator.codegen.variants import differs
 from mmulator.lazy import cached_property
 
 WRITER = threading.local()  # `here`: this thread writes texts of better code (its name would make a Thread of a foreign one)
@@ -64,7 +64,7 @@ class Native:
     inline: whether it is inlined into its callers instead of being linked; only native functions can call it.
     inner: whether it is the inner loop of a product, compiled well at once; others are quick code at first (engine.py).
     quick: whether quick code is all that it ever needs.
-    other: of a function with a straight path, which better code of kernels has in place of a call (straight.py), the one native
+    other: of a function with a straight path, which better code of kernels has in place of a call (loading.py), the one native
         function that it calls, for what is not common.
     """
 

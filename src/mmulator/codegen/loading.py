@@ -16,7 +16,7 @@ from mmulator.codegen import named
 from mmulator.codegen.engine import INNER, CompiledObject, afterwards, better_code, code_memory
 from mmulator.codegen.linking import HERE, Linked
 from mmulator.codegen.locks import Lock, remaining
-from mmulator.codegen.variants import says_all
+from mmulator.codegen.named import says_all
 from mmulator.errors import InternalError
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class _Found:
 
     links: for each function the names of the functions that it calls; None if these names do not determine its code.
     quick: those for which better code can be compiled.
-    texts: deflated, of those and of functions with a straight path (straight.py).
+    texts: deflated, of those and of functions with a straight path (`straightened`).
     """
 
     def __init__(self) -> None:
@@ -230,3 +230,28 @@ def name_of_own(address: int) -> str | None:
     """The name of the package's own loaded function at an address."""
     name = _names.get(address)
     return name if name and (name not in _functions or says_all(_functions[name])) else None
+
+
+# functions with a straight path --------------------------------------------------------------------------------------
+def straightened(text: str, natives: Iterable[Native]) -> str:
+    """A module's text in which native functions that have a straight path are defined, so that they are inlined. Those whose
+    texts were not kept are called.
+    """
+    defined: dict[str, str] = {}
+    declared: dict[str, None] = {}
+    for function in natives:
+        if function.other is not None and f"@{function.name}(" in text and (found := text_of(function.name)):
+            heads, own, *inlined = found[0].split("\ndefine ")
+            head, _, body = own.lstrip().partition(") ")
+            definitions = [f"internal {head}) alwaysinline {body}", *inlined]
+            defined |= {_named(definition): f"define {definition}" for definition in definitions}
+            declared |= dict.fromkeys(heads.split("\n"))
+    if not defined:
+        return text
+    lines = [line for line in text.split("\n") if not (line.startswith("declare ") and _named(line) in defined)]
+    wanted = [line for line in declared if line and _named(line) not in defined and line not in lines]
+    return "\n".join([*sorted(wanted), *lines, *defined.values()])
+
+
+def _named(line: str) -> str:
+    return line[line.index("@") + 1 : line.index("(")]

@@ -1,6 +1,6 @@
 """Operations on Values without an operator: selection, bit counting, shuffles, reductions, bit casts, float helpers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from mmulator.codegen.types import CodeError, Ty, boolean, i64, ptr, ptr_to, u8, u16, u32, u64, void
@@ -28,44 +28,57 @@ def _same(name: str, value: Value, *extra: Value) -> Value:
     return value.b.intrinsic(name, value.ty, [value, *extra])
 
 
-def minimum(a: Any, c: Any) -> Value:
-    """Integer minimum, by the type's sign."""
-    a, c = unify(a, c) if isinstance(a, Value) else unify(c, a)
-    return a.b.intrinsic("smin" if a.ty.signed else "umin", a.ty, [a, c])
+def _of_one(name: str, about: str, zero: bool = False) -> Callable[[Any], Value]:
+    """An operation of LLVM's on one value. zero: whether LLVM wants to know that zero is allowed."""
+
+    def operation(value: Any) -> Value:
+        return _same(name, value, *([constant(value.b, boolean, 0)] if zero else ()))
+
+    operation.__doc__ = about
+    return operation
 
 
-def maximum(a: Any, c: Any) -> Value:
-    a, c = unify(a, c) if isinstance(a, Value) else unify(c, a)
-    return a.b.intrinsic("smax" if a.ty.signed else "umax", a.ty, [a, c])
+def _of_two(signed: str, unsigned: str, about: str) -> Callable[[Any, Any], Value]:
+    """An operation of LLVM's on two integers, one of which may be a Python number, by the type's sign."""
+
+    def operation(a: Any, c: Any) -> Value:
+        a, c = unify(a, c) if isinstance(a, Value) else unify(c, a)
+        return _same(signed if a.ty.signed else unsigned, a, c)
+
+    operation.__doc__ = about
+    return operation
 
 
-def absolute(value: Value) -> Value:
-    if value.ty.kind == "float":
-        return _same("fabs", value)
-    return _same("abs", value, constant(value.b, boolean, 0))
+def _of_lanes(signed: str, unsigned: str, about: str) -> Callable[[Value], Value]:
+    """An operation of LLVM's on the lanes of a vector, by the type's sign."""
+
+    def operation(value: Value) -> Value:
+        name = signed if value.ty.signed else unsigned
+        return value.b.intrinsic(f"vector.reduce.{name}", value.ty.element, [value])
+
+    operation.__doc__ = about
+    return operation
 
 
-def popcount(value: Value) -> Value:
-    return _same("ctpop", value)
-
-
-def leading_zeros(value: Value) -> Value:
-    """Number of leading zeros; the width for zero."""
-    return _same("ctlz", value, constant(value.b, boolean, 0))
-
-
-def trailing_zeros(value: Any) -> Value:
-    """Number of trailing zeros; the width for zero."""
-    return _same("cttz", value, constant(value.b, boolean, 0))
-
-
-def bits_of(mask: Any) -> Iterator[Value]:
-    """The numbers of the bits of a mask that are set, from the lowest: `for lane in bits_of(mask)` is a loop at run time."""
-    raise CodeError("bits_of is for loops of native functions, which lang.py reads")
-
-
-def bit_reverse(value: Value) -> Value:
-    return _same("bitreverse", value)
+minimum = _of_two("smin", "umin", "Integer minimum, by the type's sign.")
+maximum = _of_two("smax", "umax", "Integer maximum, by the type's sign.")
+add_saturating = _of_two("sadd.sat", "uadd.sat", "The sum, clamped to the type's range.")
+sub_saturating = _of_two("ssub.sat", "usub.sat", "The difference, clamped to the type's range.")
+popcount = _of_one("ctpop", "Number of bits that are set.")
+leading_zeros = _of_one("ctlz", "Number of leading zeros; the width for zero.", zero=True)
+trailing_zeros = _of_one("cttz", "Number of trailing zeros; the width for zero.", zero=True)
+bit_reverse = _of_one("bitreverse", "The bits in the opposite order.")
+sqrt = _of_one("sqrt", "Square root, rounded to nearest even.")
+floor = _of_one("floor", "The greatest integer that is not greater, as a float.")
+ceil = _of_one("ceil", "The least integer that is not less, as a float.")
+trunc = _of_one("trunc", "The integer part, as a float.")
+round_even = _of_one("roundeven", "The nearest integer, ties to even, as a float.")
+reduce_or = _of_lanes("or", "or", "The bitwise or of all lanes.")
+reduce_add = _of_lanes("add", "add", "The sum of all lanes.")
+reduce_max = _of_lanes("smax", "umax", "The greatest lane.")
+reduce_min = _of_lanes("smin", "umin", "The least lane.")
+any_lane = _of_lanes("or", "or", "Whether a boolean holds in any lane.")
+all_lanes = _of_lanes("and", "and", "Whether a boolean holds in all lanes.")
 
 
 def funnel_left(high: Value, low: Value, count: Value) -> Value:
@@ -78,14 +91,21 @@ def funnel_right(high: Value, low: Value, count: Value) -> Value:
     return _same("fshr", high, low, count)
 
 
-def add_saturating(a: Value, c: Any) -> Value:
-    a, c = unify(a, c)
-    return _same("sadd.sat" if a.ty.signed else "uadd.sat", a, c)
+def copysign(value: Value, sign: Value) -> Value:
+    """The magnitude of a value with the sign of another one."""
+    return _same("copysign", value, sign)
 
 
-def sub_saturating(a: Value, c: Any) -> Value:
-    a, c = unify(a, c)
-    return _same("ssub.sat" if a.ty.signed else "usub.sat", a, c)
+def absolute(value: Value) -> Value:
+    """The magnitude of a number. That of the least integer is itself."""
+    if value.ty.kind == "float":
+        return _same("fabs", value)
+    return _same("abs", value, constant(value.b, boolean, 0))
+
+
+def bits_of(mask: Any) -> Iterator[Value]:
+    """The numbers of the bits of a mask that are set, from the lowest: `for lane in bits_of(mask)` is a loop at run time."""
+    raise CodeError("bits_of is for loops of native functions, which lang.py reads")
 
 
 def fma(a: Value, c: Any, d: Any) -> Value:
@@ -93,31 +113,8 @@ def fma(a: Value, c: Any, d: Any) -> Value:
     return _same("fma", a, unify(a, c)[1], unify(a, d)[1])
 
 
-def sqrt(value: Value) -> Value:
-    return _same("sqrt", value)
-
-
-def floor(value: Value) -> Value:
-    return _same("floor", value)
-
-
-def ceil(value: Value) -> Value:
-    return _same("ceil", value)
-
-
-def trunc(value: Value) -> Value:
-    return _same("trunc", value)
-
-
-def round_even(value: Value) -> Value:
-    return _same("roundeven", value)
-
-
-def copysign(value: Value, sign: Value) -> Value:
-    return _same("copysign", value, sign)
-
-
 def is_nan(value: Value) -> Value:
+    """Whether a float is a NaN."""
     ty = boolean.vec(value.ty.lanes) if value.ty.lanes else boolean
     return value.b.emit(ty, f"fcmp uno {value.typed}, {value.text}")
 
@@ -146,6 +143,7 @@ def concat(vectors: Sequence[Value]) -> Value:
 
 
 def insert(vector: Value, index: Any, value: Any) -> Value:
+    """The vector with another value in one lane."""
     at = index.typed if isinstance(index, Value) else f"i32 {index}"
     item = as_value(vector.b, value, vector.ty.element)
     return vector.b.emit(vector.ty, f"insertelement {vector.typed}, {item.typed}, {at}")
@@ -154,34 +152,6 @@ def insert(vector: Value, index: Any, value: Any) -> Value:
 def iota(ty: Ty, start: int = 0, step: int = 1) -> Value:
     """The vector start, start + step, start + 2 step and so on."""
     return lanes_constant(Builder.current(), ty, [start + step * n for n in range(ty.lanes)])
-
-
-def _reduce(name: str, value: Value) -> Value:
-    return value.b.intrinsic(f"vector.reduce.{name}", value.ty.element, [value])
-
-
-def reduce_or(value: Value) -> Value:
-    return _reduce("or", value)
-
-
-def reduce_add(value: Value) -> Value:
-    return _reduce("add", value)
-
-
-def reduce_max(value: Value) -> Value:
-    return _reduce("smax" if value.ty.signed else "umax", value)
-
-
-def reduce_min(value: Value) -> Value:
-    return _reduce("smin" if value.ty.signed else "umin", value)
-
-
-def any_lane(mask: Value) -> Value:
-    return _reduce("or", mask)
-
-
-def all_lanes(mask: Value) -> Value:
-    return _reduce("and", mask)
 
 
 def mask_bits(mask: Value) -> Value:
@@ -207,11 +177,13 @@ def load(ty: Ty, pointer: Any, index: Any = 0, align: int | None = None) -> Valu
 
 
 def store(value: Value, pointer: Any, index: Any = 0, align: int | None = None) -> None:
+    """Store a value at pointer + index * (size of what the pointer points to)."""
     b = pointer.b
     b.store(value, b.offset(pointer, index), align)
 
 
 def masked_load(ty: Ty, pointer: Value, mask: Value, otherwise: Value | None = None, align: int | None = None) -> Value:
+    """A vector of whose lanes those in `mask` are loaded; the others are those of `otherwise`, or arbitrary."""
     b = pointer.b
     other = otherwise if otherwise is not None else Value(b, ty, "poison")
     name = f"llvm.masked.load.{mangle(ty)}.p0"
@@ -234,10 +206,10 @@ def masked_store(value: Value, pointer: Value, mask: Value, align: int | None = 
     b.line(f"call void @{name}({value.typed}, ptr {pointer.text}, i32 {align or ty.align}, {mask.typed})")
 
 
-def gather(ty: Ty, pointers: Value, mask: Value, otherwise: Value | None = None) -> Value:
-    """One element from each pointer of a vector of pointers."""
+def gather(ty: Ty, pointers: Value, mask: Value) -> Value:
+    """One element from each pointer of a vector of pointers, 0 in lanes outside `mask`."""
     b = pointers.b
-    other = otherwise if otherwise is not None else constant(b, ty, 0)
+    other = constant(b, ty, 0)
     name = f"llvm.masked.gather.{mangle(ty)}.v{ty.lanes}p0"
     vec = f"<{ty.lanes} x ptr>"
     if _masked_align_is_attribute():
@@ -255,6 +227,7 @@ def _masked_align_is_attribute() -> bool:
 
 
 def copy_bytes(to: Value, source: Value, size: Any) -> None:
+    """Copy bytes; the two ranges do not overlap."""
     b = to.b
     n = i64(as_value(b, size, i64))
     b.call("llvm.memcpy.p0.p0.i64", void, [ptr(to), ptr(source), n, constant(b, boolean, 0)])
@@ -304,6 +277,7 @@ def compare_exchange(pointer: Value, expected: Value, new: Value) -> Value:
 
 
 def fill_bytes(to: Value, byte: int, size: Any) -> None:
+    """Set all bytes of a range to one number."""
     b = to.b
     n = i64(as_value(b, size, i64))
     b.call("llvm.memset.p0.i64", void, [ptr(to), constant(b, u8, byte), n, constant(b, boolean, 0)])
@@ -332,4 +306,5 @@ def stack(ty: Any, count: int = 1) -> Value:
 
 
 def null(to: Any) -> Value:
+    """The null pointer to a type or struct."""
     return Value(Builder.current(), ptr_to(to), "null")

@@ -25,8 +25,7 @@ from mmulator.codegen.cpus import level_of
 from mmulator.codegen.engine import target_cpu
 from mmulator.codegen.linking import flattened
 from mmulator.codegen.sources import PACKAGE, of_natives
-from mmulator.codegen.store import store
-from mmulator.digests import digest_of
+from mmulator.codegen.store import digest_of, store
 
 _HEAD, _BUCKETS, _ENTRY = struct.Struct("<8s64s64sQ"), struct.Struct("<257I"), struct.Struct("<16s32sQII")
 _BEGIN = _HEAD.size + _BUCKETS.size  # of the entries

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
-from mmulator.codegen.store import store
-from mmulator.digests import digest_of
+from mmulator.codegen.store import digest_of, store
 
 PACKAGE = Path(__file__).parents[1]
 FOLDERS = (

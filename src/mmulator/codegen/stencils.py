@@ -23,8 +23,8 @@ from mmulator.classes import dataclass
 from mmulator.codegen.lang import Native
 from mmulator.codegen.loading import is_stored
 from mmulator.codegen.pieces import PieceLines, calls, common
+from mmulator.codegen.store import digest_of
 from mmulator.codegen.values import WIDE, Builder
-from mmulator.digests import digest_of
 from mmulator.errors import must_be
 from mmulator.lazy import cached_property
 

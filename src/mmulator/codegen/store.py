@@ -14,14 +14,20 @@ import stat
 import struct
 import time
 import warnings
+from _blake2 import blake2b
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from mmulator.classes import dataclass
-from mmulator.digests import digest_of
 
+digest_of = partial(blake2b, digest_size=32)
+"""The digest of some bytes, an object as those of hashlib: names of stored code, and checks that a file is whole.
+
+BLAKE2 of 32 bytes, which Python brings. OpenSSL's functions will not do: exit() takes OpenSSL down while other threads of a
+program of C++ still launch kernels.
+"""
 _HEADER = struct.Struct("<8s32s32sQ")  # magic, key, digest of the code, its length
 _MAGIC = b"mmulobj2"
 _LARGEST = 1 << 26  # bytes of an entry: the largest ones are far below

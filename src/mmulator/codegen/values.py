@@ -177,6 +177,7 @@ def float_text(ty: Ty, value: float) -> str:
 
 
 def constant(b: Builder, ty: Ty, value: int | float | bool) -> Value:
+    """A constant of a type, in each lane of a vector; integers wrap to the type's bits."""
     if ty.kind == "ptr":
         if value != 0:
             raise CodeError("only null is a constant pointer")
@@ -199,6 +200,7 @@ def lanes_constant(b: Builder, ty: Ty, values: Sequence[int]) -> Value:
 
 
 def as_value(b: Builder, value: Any, ty: Ty) -> Value:
+    """A Value as it is, or a Python number as a constant of the type."""
     return value if isinstance(value, Value) else constant(b, ty, value)
 
 
@@ -216,6 +218,7 @@ def unify(a: Value, other: Any) -> tuple[Value, Value]:
 
 
 def splat(value: Value, lanes: int) -> Value:
+    """A vector with a scalar in each lane."""
     b, ty = value.b, value.ty.vec(lanes)
     if value.text[0] not in "%@":
         return Value(b, ty, f"splat ({value.typed})")
@@ -261,6 +264,7 @@ def convert(ty: Ty, value: Any) -> Value:
 
 
 def extract(value: Value, index: Any) -> Value:
+    """One lane of a vector. index: a Value, or a Python number."""
     at = index.typed if isinstance(index, Value) else f"i32 {index}"
     return value.b.emit(value.ty.element, f"extractelement {value.typed}, {at}")
 

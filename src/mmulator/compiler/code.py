@@ -18,7 +18,7 @@ from mmulator.codegen import loading
 from mmulator.codegen.engine import CompiledObject, afterwards, code_memory, key_of
 from mmulator.codegen.loading import ensure, ensure_named, symbols
 from mmulator.codegen.locks import remaining
-from mmulator.codegen.records import BEGIN, StoredRecords
+from mmulator.codegen.references import BEGIN, StoredRecords
 from mmulator.codegen.sources import of_natives
 from mmulator.codegen.store import store
 from mmulator.errors import MmulatorError
@@ -49,7 +49,7 @@ def _with_files(text: str) -> str:
 
 def _straight(text: str, natives: Iterable[Native]) -> str:
     """The text of better code: native functions have their straight paths, if it is known of what files these are."""
-    from mmulator.codegen.straight import straightened  # which a launch of kept code does not need
+    from mmulator.codegen.loading import straightened  # which a launch of kept code does not need
 
     return straightened(text, natives) if of_natives() else text
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from mmulator.classes import dataclass
 from mmulator.compiler.code import BlockCode
-from mmulator.compiler.emit.tables import MatrixTables
+from mmulator.compiler.emit.code import MatrixTables
 from mmulator.lazy import cached_property
 from mmulator.native.state import Callee, OperationKind
 from mmulator.program.addresses import SHARED_BASE

@@ -28,8 +28,8 @@ from mmulator.errors import InternalError
 from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import type_bits
 from mmulator.native.hooks.events import stepped, undefined_used
+from mmulator.native.hooks.moves import value_moves
 from mmulator.native.hooks.operands import barrier_passed
-from mmulator.native.hooks.unread import value_moves
 from mmulator.native.state import STACK_BYTES, Cta, OperationKind
 from mmulator.native.threads.scheduler import run_clusters, run_records
 from mmulator.numerics.profiles import dot_key, profile_for

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mmulator.codegen.sources import fingerprint
+from mmulator.codegen.store import digest_of
 from mmulator.conformance import cases, compare, kernels, vectors
 from mmulator.conformance.gpu import Gpu
 from mmulator.conformance.probes import EDGES, PROBES, Observation, observe
 from mmulator.conformance.subjects import Subject, forms, group, subjects
 from mmulator.conformance.suites import SUITES
 from mmulator.conformance.vectors import Vector
-from mmulator.digests import digest_of
 from mmulator.errors import MmulatorError
 from mmulator.files import append, write
 from mmulator.host.backend import Backend, Chip

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mmulator.launch.observers import Observer
     from mmulator.launch.resident import Resident
 
-STOPS, STEPS = 1, 2  # marks of native/hooks/debugger.py
+STOPS, STEPS = 1, 2  # marks of native/hooks/steps.py
 CELLS = 256  # watched words at once
 APART, ROOM = 1 << 19, 256 << 20  # steps between two checkpoints, bytes of all of them
 ENTRIES = 1 << 20  # newest steps that are known
@@ -152,7 +152,7 @@ class Watcher(Steps):
 
     @property
     def instrument(self) -> Instrument:
-        from mmulator.native.hooks.debugger import DEBUGGER
+        from mmulator.native.hooks.steps import DEBUGGER
 
         return DEBUGGER
 

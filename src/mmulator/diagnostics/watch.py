@@ -72,12 +72,12 @@ class StoreLog(Observer):
 
     @property
     def instrument(self) -> Instrument:
-        from mmulator.native.hooks.watch import WATCH
+        from mmulator.native.hooks.touched import WATCH
 
         return WATCH
 
     def begin(self, grid: Grid) -> None:
-        from mmulator.native.hooks.watch import settle_cluster
+        from mmulator.native.hooks.touched import settle_cluster
 
         launch = grid.launch
         self.logs = Logs(WatchEntry, grid.workers, max(ROOM, 32 * len(self.table)))

@@ -17,8 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mmulator.codegen.store import store
-from mmulator.digests import digest_of
+from mmulator.codegen.store import digest_of, store
 from mmulator.doors.imports import after_import
 from mmulator.doors.libcuda import images
 from mmulator.doors.library.files import folder

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mmulator.codegen.locks import Lock, TimeUp, no_collection, no_fork, time_limit
 from mmulator.codegen.sources import fingerprint
-from mmulator.codegen.store import store
-from mmulator.digests import digest_of
+from mmulator.codegen.store import digest_of, store
 from mmulator.errors import LaunchError, LimitReached
 from mmulator.program.outline import Outline, as_data, of_data
 from mmulator.source import Source

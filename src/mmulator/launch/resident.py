@@ -1,6 +1,6 @@
 """A resident cluster: the memory of its CTAs while one worker runs them, and what a launch leaves for the next one.
 
-A thread of the host keeps packed operands of wgmma (native/matrix/wgmma_packs.py). A kernel keeps, for blocks of one shape,
+A thread of the host keeps packed operands of wgmma (native/matrix/wgmma_products.py). A kernel keeps, for blocks of one shape,
 the tables of a launch and the memory of its clusters.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mmulator.compiler.compiled import CompiledKernel
-from mmulator.compiler.emit.tables import MatrixTables
+from mmulator.compiler.emit.code import MatrixTables
 from mmulator.launch.arena import Arena, Heap, pointer
 from mmulator.launch.arguments import Arguments
 from mmulator.launch.grid import Grid

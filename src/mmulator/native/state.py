@@ -40,6 +40,8 @@ class Stop(IntEnum):
 
 
 class FaultKind(IntEnum):
+    """The mistake for which a CTA stops: Cta.fault."""
+
     NONE = 0
     OUT_OF_BOUNDS = 1
     MISALIGNED = 2
@@ -80,7 +82,7 @@ class FaultKind(IntEnum):
     MBARRIER_COMPLETES = 43  # arrive.noComplete with the last arrival
     MBARRIER_ELSEWHERE = 44  # data goes to one CTA, and another's mbarrier is to hear of it; bytes: rank of the data
     MBARRIER_STORED = 46  # something else has written to the word since
-    REGISTERS = 51  # setmaxnreg; fault_bytes: what was wrong (native/threads/misc.py)
+    REGISTERS = 51  # setmaxnreg; fault_bytes: what was wrong (native/threads/resources.py)
     CLUSTER_BARRIER = 50  # a barrier.cluster.arrive after another, or a wait without one; which: threads/cluster.py
     NO_CLUSTER = 52  # a copy from shared memory to that of a CTA of the cluster in a launch without clusters
     # Of tensor memory; the fault's address: that of the instruction, lane and column (native/matrix/tensor_memory.py).
@@ -110,7 +112,7 @@ WatchEntry = Struct("WatchEntry", [("order", u64), ("cta", u32), ("thread", u32)
 # Executed instructions of a launch that may be stopped between any two (native/hooks/steps.py).
 # count: instructions of warps that were executed, or tried. next: the count from which on each calls Python. stops: a byte for
 # each site; not 0: it calls Python. stepped, reads, carried, steered: host functions.
-# The rest is the debugger's (native/hooks/debugger.py). low, high: addresses of warps in range; lanes: of which one takes part,
+# The rest is the debugger's (native/hooks/steps.py). low, high: addresses of warps in range; lanes: of which one takes part,
 # unless all have exited; deepest: greatest frame, in range. cells, cell_count: watched memory. log: a ring of entries, room of
 # them (a power of two), by their counts.
 Cell = Struct("Cell", [("at", ptr_to(u64)), ("mask", u64), ("old", u64), ("changed", u64)])
@@ -206,6 +208,8 @@ class TransferKind(IntEnum):
 
 
 class TransferState(IntEnum):
+    """Whether an entry of the table of transfers is in use."""
+
     FREE = 0
     UNDER_WAY = 1
 
@@ -274,7 +278,7 @@ Cluster = Struct("Cluster", [
     ("order", u8, TRANSFERS),  # permutation of the table: entries under way, then free ones
     ("staging", ptr), ("staging_used", u64), ("staged", u32),  # bytes, and transfers whose source is there
     ("flips", u64),  # phases of mbarriers that were completed
-    ("tries", u32), ("print", u64), ("noise", u64), ("heard", u64),  # native/asynchrony/standstill.py
+    ("tries", u32), ("print", u64), ("noise", u64), ("heard", u64),  # native/asynchrony/waiting.py
     ("others", u32),  # whether other clusters of the grid are not over
     ("accounts", ptr), ("account_count", u32),  # a table of ACCOUNTS; how many are in use
     ("sanitizer", ptr),  # of a sanitized launch: a SanitizedCluster, or null

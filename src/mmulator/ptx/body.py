@@ -13,7 +13,7 @@ from mmulator.codegen.locks import remaining
 from mmulator.isa.match import match
 from mmulator.ptx import declarations
 from mmulator.ptx.cursor import Cursor
-from mmulator.ptx.debug import DIRECTIVES, skip_debug
+from mmulator.ptx.declarations import DIRECTIVES, skip_debug
 from mmulator.ptx.tree import (
     Address,
     ArgumentList,
@@ -250,12 +250,7 @@ class Body:
                 unique += f"@{self.function}"
             self.statics.add(unique)
         self._declare(NameInScope(unique, v.space, v.type), at, v.name)
-        self.variables.append(
-            Variable(
-                v.space, v.align, v.type, unique, v.shape, v.vector, v.size, v.initial, v.symbols, v.linkage,
-                v.attributes, v.span,
-            )
-        )  # fmt: skip
+        self.variables.append(replace(v, name=unique))
 
     # Instructions
 

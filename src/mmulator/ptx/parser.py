@@ -10,7 +10,7 @@ from mmulator.location import Mark
 from mmulator.ptx import declarations
 from mmulator.ptx.body import Body, NameInScope
 from mmulator.ptx.cursor import Cursor
-from mmulator.ptx.debug import DIRECTIVES, skip_debug
+from mmulator.ptx.declarations import DIRECTIVES, skip_debug
 from mmulator.ptx.lexer import tokenize
 from mmulator.ptx.tree import Function, Linkage, ParsedModule, Variable
 from mmulator.source import Source

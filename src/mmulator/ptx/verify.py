@@ -15,11 +15,10 @@ from mmulator.isa.effects import Ends, MemoryEffect, Queue
 from mmulator.isa.form import Form
 from mmulator.isa.match import unavailable
 from mmulator.isa.targets import TARGETS
-from mmulator.ptx.check import are_plain, check_operands
+from mmulator.ptx.check import VIDEO, are_plain, check_operands
 from mmulator.ptx.directives import check_directives
 from mmulator.ptx.operands import OperandContext, OperandProblem
 from mmulator.ptx.resources import parameter_offsets
-from mmulator.ptx.selectors import VIDEO
 from mmulator.ptx.tree import Function, Immediate, Instruction, ParsedModule, Reg, Symbol, flatten
 from mmulator.source import Span
 

@@ -11,7 +11,7 @@ from mmulator.isa.effects import MemoryEffect, Queue
 from mmulator.isa.types import type_bits
 from mmulator.launch.arena import pointer
 from mmulator.launch.observers import Observer
-from mmulator.native.hooks.serving import Serves
+from mmulator.native.hooks.profile import Serves
 from mmulator.program.blocks import instructions
 from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Immediate, Instruction, Reg

@@ -130,7 +130,7 @@ class Detours(Steps):
 
     @property
     def instrument(self) -> Instrument:
-        from mmulator.native.hooks.detours import DETOURS
+        from mmulator.native.hooks.steps import DETOURS
 
         return DETOURS
 

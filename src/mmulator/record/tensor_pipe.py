@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.isa.effects import MemoryEffect, Queue
-from mmulator.native.asynchrony.payloads import TensorWork
+from mmulator.native.asynchrony.transfers import TensorWork
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS
 from mmulator.native.matrix.tensor_state import TENSOR_LANES, TENSOR_ROW, TensorTable
 from mmulator.ptx.tree import Instruction

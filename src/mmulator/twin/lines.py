@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from mmulator.codegen.lang import Native
 from mmulator.codegen.ops import bitcast, load, select, shuffle, store
+from mmulator.codegen.store import digest_of
 from mmulator.codegen.types import Ty, boolean, i32, i64, ptr, ptr_to, u8, u16, u32, u64
 from mmulator.codegen.values import Value
-from mmulator.digests import digest_of
 from mmulator.isa.form import Form
 from mmulator.layouts import Fragment, fragment
 from mmulator.layouts.operands import BY_LANE, BY_REGISTER, operand_places, register_elements

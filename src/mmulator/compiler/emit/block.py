@@ -3,12 +3,13 @@
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from mmulator.codegen.lang import Instrument, Native
 from mmulator.codegen.ops import bitcast, bits_mask, cast_ptr, load, mask_bits, select, store, trailing_zeros
 from mmulator.codegen.types import Ty, boolean, f32, f64, i8, i16, i32, i64, ptr, ptr_to, u8, u16, u32, u64, u128, void
 from mmulator.codegen.values import Builder, Value, constant, extract, splat
+from mmulator.compiler.emit.code import Names
 from mmulator.compiler.emit.shadow import Shadow
 from mmulator.errors import InternalError
 from mmulator.isa.types import type_bits
@@ -56,16 +57,6 @@ def storage_type(type_name: str) -> Ty:
     if type_name == "pred":
         return boolean.vec(LANES)
     return _UNSIGNED[max(type_bits(type_name), 8)].vec(LANES)
-
-
-class Names(Protocol):
-    """The values of names in a kernel."""
-
-    def symbol(self, e: Any, symbol: Symbol) -> Value:
-        """Address of a variable."""
-
-    def special(self, e: Any, name: str) -> Value:
-        """The value of a special register: in 32 lanes, or one value for all lanes."""
 
 
 def shaped(ty: Ty, like: Value) -> Ty:

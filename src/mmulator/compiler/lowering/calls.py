@@ -9,15 +9,15 @@ from mmulator.codegen.types import i32, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.compiler.emit.block import LANES, storage_type
 from mmulator.compiler.emit.emitter import Emitter
-from mmulator.compiler.lowering.matrix_operands import table_pointer
+from mmulator.compiler.lowering.operands import table_pointer
 from mmulator.errors import must_be
 from mmulator.native.hooks.faults import fault
-from mmulator.native.hooks.printing import device_print
 from mmulator.native.memory import memory as mem
 from mmulator.native.memory.windows import peek
 from mmulator.native.state import BlockExit, FaultKind
-from mmulator.native.threads import calls as rt
-from mmulator.native.threads.stack import stack_restore
+from mmulator.native.threads import control as rt
+from mmulator.native.threads.control import device_print
+from mmulator.native.threads.resources import stack_restore
 from mmulator.program.calls import aim_of
 from mmulator.program.image import SAVED_STACK, Abi, abi_of, prototype_abi
 from mmulator.program.runnable import ASSERT, BUILTINS

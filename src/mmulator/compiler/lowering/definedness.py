@@ -16,8 +16,7 @@ from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.emit.shadow import FULL, Masks, Shadow, every, some
 from mmulator.compiler.lowering import product_lines
-from mmulator.compiler.lowering.matrix_operands import address_of, state_space, table_pointer
-from mmulator.compiler.lowering.operands import elements
+from mmulator.compiler.lowering.operands import address_of, elements, state_space, table_pointer
 from mmulator.compiler.meaning.memory import place_of
 from mmulator.errors import InternalError, must_be
 from mmulator.isa.effects import Addressed, Algebra, Ends, Flow, MemoryEffect, Stored
@@ -47,6 +46,11 @@ def _base(space: str) -> int:
 
 def _names(operands: Iterable[Operand]) -> list[str]:
     return [n for o in operands for n in registers_of(o)]
+
+
+def _mask(s: Shadow, operands: Iterable[Operand]) -> Value | None:
+    """Mask of the lanes that hold a value in all registers of operands."""
+    return every(s.of(n) for n in _names(operands))
 
 
 # uses that matter -----------------------------------------------------------------------------------------------------
@@ -158,14 +162,14 @@ def _defined(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Mas
 def _each(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
     sources = _sources(ins)
     if ins.form["boolop"] in ("and", "or") and isinstance(sources[2], Reg) and sources[2].type == "pred":
-        own = every(s.of(n) for n in _names(sources[:2]))
+        own = _mask(s, sources[:2])
         return [_logic_of(e, s, ins.form["boolop"], sources[2], own)] * len(targets)
-    return [every(s.of(n) for n in _names(sources))] * len(targets)
+    return [_mask(s, sources)] * len(targets)
 
 
 def _logic_of(e: Emitter, s: Shadow, op: str, operand: Operand, other: Value | None) -> Value | None:
     """Mask of the lanes where a logic operation on `other` and a predicate is defined; one operand may decide alone."""
-    own = every(s.of(n) for n in _names([operand]))
+    own = _mask(s, [operand])
     if other is None:
         return own
     value = mask_bits(e.source(operand, "pred"))
@@ -177,7 +181,7 @@ def _logic_of(e: Emitter, s: Shadow, op: str, operand: Operand, other: Value | N
 
 def _logic(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
     a, b = ins.operands[1:3]
-    masks = [every(s.of(n) for n in _names([o])) for o in (a, b)]
+    masks = [_mask(s, [o]) for o in (a, b)]
     if masks[0] is None and masks[1] is None:
         return [None]
     known = [m if m is not None else constant(e.b, u32, FULL) for m in masks]
@@ -206,14 +210,14 @@ def _of_parts(s: Shadow, sources: Iterable[Operand], targets: list[Reg]) -> Mask
 
 def _choice(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
     a, b, c = ins.operands[1:4]
-    of = [every(s.of(n) for n in _names([o])) for o in (a, b)]
+    of = [_mask(s, [o]) for o in (a, b)]
     if of[0] is None and of[1] is None:
-        return [every(s.of(n) for n in _names([c]))]
+        return [_mask(s, [c])]
     if not (isinstance(c, Reg) and c.type == "pred"):  # which of the two is chosen is not computed twice
-        return [every([some(of), *(s.of(n) for n in _names([c]))])]
+        return [every([some(of), _mask(s, [c])])]
     known = [m if m is not None else constant(e.b, u32, FULL) for m in of]
     p = mask_bits(e.source(c, "pred"))
-    return [every([(p & known[0]) | (~p & known[1]), *(s.of(n) for n in _names([c]))])]
+    return [every([(p & known[0]) | (~p & known[1]), _mask(s, [c])])]
 
 
 def _loaded(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
@@ -259,14 +263,14 @@ def _lanes(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks
     met = taken(here)
     if here is not None and met is not None:
         e.call(events.value_missed, e.w, here & ~met, NO_SOURCE.number, e.site)
-    lanes = every([met, taken(every(s.of(n) for n in _names([a]))), *(s.of(n) for n in _names(ins.operands[2:]))])
+    lanes = every([met, taken(_mask(s, [a])), _mask(s, ins.operands[2:])])
     return [lanes, *[None] * (len(targets) - 1)]
 
 
 def _answer(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
     """Masks of the results of clusterlaunchcontrol.query_cancel that a response has only if a cluster was cancelled."""
     yes = mask_bits((e.source(ins.operands[1], "b128") >> 64 & 1) != 0)
-    given, lanes = every(s.of(n) for n in _names(ins.operands[1:])), e.lanes_of(ins)
+    given, lanes = _mask(s, ins.operands[1:]), e.lanes_of(ins)
     e.call(events.value_missed, e.w, (lanes if given is None else lanes & given) & ~yes, CANCEL_REFUSED.number, e.site)
     return [every([yes, given])] * len(targets)
 
@@ -275,7 +279,7 @@ def _warp(e: Emitter, s: Shadow, ins: Instruction, targets: list[Reg]) -> Masks:
     """Masks of the results of a vote, match or reduction. A vote is defined if one participating lane is, a reduction if all
     are.
     """
-    mask, members = (every(s.of(n) for n in _names([o])) for o in ins.operands[1:3])
+    mask, members = (_mask(s, [o]) for o in ins.operands[1:3])
     if mask is not None:
         active = e.lanes_of(ins)
         bad = (active & ~mask) != 0 if ins.effects.flow is Flow.REDUCED else (active & mask) == 0
@@ -339,7 +343,7 @@ def wgmma(e: Emitter, ins: Instruction, table: Value, a_desc: Value, b_desc: Val
 
 def _of_metadata(form: Form, s: Shadow, rest: list[Operand]) -> Value | None:
     """Mask of the lanes whose rows of a wgmma's D have defined metadata: a group of four lanes has both."""
-    mask = every(s.of(n) for n in _names(rest[:1]))
+    mask = _mask(s, rest[:1])
     if mask is None:
         return None
     lost = ~mask & sum(1 << lane for lane in contributing(form, must_be(rest[1], Immediate).value))

@@ -1,8 +1,21 @@
 """Operands of an instruction as values and places, for instructions that are not lane-wise."""
 
+from collections.abc import Callable, Hashable, Iterable
+
+import numpy as np
+
+from mmulator.codegen.ops import cast_ptr
+from mmulator.codegen.types import Struct, Ty, u64
 from mmulator.codegen.values import Value
+from mmulator.compiler.emit.block import LANES, storage_type
+from mmulator.compiler.emit.code import MatrixTables
 from mmulator.compiler.emit.emitter import Emitter
-from mmulator.ptx.tree import Instruction, Operand, PredicatePair, Reg, VectorOperand
+from mmulator.errors import must_be
+from mmulator.isa.form import Form
+from mmulator.layouts.sparse.metadata import contributing, refused_nibbles
+from mmulator.native.hooks.operands import UniformOperand as Shared
+from mmulator.native.hooks.operands import metadata_given, operand_given
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, PredicatePair, Reg, VectorOperand
 
 
 def space_of(ins: Instruction) -> str:
@@ -24,3 +37,75 @@ def write_result(e: Emitter, operand: Operand, value: Value, ins: Instruction) -
 
 def pair(operand: Operand) -> tuple[Operand, Operand | None]:
     return (operand.p, operand.q) if isinstance(operand, PredicatePair) else (operand, None)
+
+
+# operands of matrix instructions -------------------------------------------------------------------------------------
+U64 = u64.vec(LANES)
+
+
+def registers(e: Emitter, operand: Operand, bits: int = 32) -> Value:
+    """A vector operand's registers in consecutive memory (32 lanes each)."""
+    ty = storage_type(f"b{bits}")
+    return e.spill(*(ty(e.source(o, f"b{bits}")) for o in elements(operand)))
+
+
+def results(e: Emitter, operand: Operand, place: Value, ins: Instruction, bits: int = 32) -> None:
+    ty = storage_type(f"b{bits}")
+    for n, o in enumerate(elements(operand)):
+        write_result(e, o, e.fetch(place, ty, n), ins)
+
+
+def state_space(form: Form) -> str:
+    return form.space.partition("::")[0] or "generic"
+
+
+def address_of(e: Emitter, operand: Operand) -> Value:
+    return e.address(must_be(operand, Address))
+
+
+def selector_of(operand: Operand) -> int:
+    """The sparsity selector."""
+    return must_be(operand, Immediate).value
+
+
+def given(e: Emitter, operand: Shared, value: Value, allowed: Iterable[int] = ()) -> None:
+    """For an instrument: report the value, in each lane, of an operand that must be equal in all lanes.
+
+    e: the emitter.
+    operand: number of the operand's kind (`Shared`).
+    value: the value of each lane.
+    allowed: values that are legal; empty for any.
+    """
+    if e.hears(operand_given):
+        bits = sum(1 << n for n in allowed)
+        e.call(operand_given, e.w, e.mask, e.spill(U64(value)), int(operand), bits, e.site)
+
+
+def metadata(e: Emitter, form: Form, words: Value, selector: int) -> None:
+    """For an instrument: report the sparsity metadata of all lanes, and the nibbles that the form allows."""
+    if e.hears(metadata_given):
+        undefined, unordered, unlisted = refused_nibbles(form)
+        lanes = sum(1 << n for n in contributing(form, selector))
+        e.call(metadata_given, e.w, words, lanes, undefined, unordered, unlisted, e.site)
+
+
+def table_pointer(e: Emitter, to: Ty | Struct, key: Hashable, make: Callable[[MatrixTables], np.ndarray]) -> Value:
+    """Pointer to a table of this kernel, created at its first use.
+
+    e: the emitter.
+    to: struct of the table's rows.
+    key: identifies the table.
+    make: creates it.
+    """
+    tables = e.kernel.matrix
+    if key not in tables.index:
+        tables.index[key] = len(tables.tables)
+        tables.tables.append(make(tables))
+    return cast_ptr(to, e.launch_field("tables")[tables.index[key]])
+
+
+def keep(tables: MatrixTables, values: np.ndarray) -> int:
+    """Address of a copy of these numbers with the lifetime of the kernel."""
+    array = np.ascontiguousarray(values, np.int32)
+    tables.keep.append(array)
+    return int(array.ctypes.data)

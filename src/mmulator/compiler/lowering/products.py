@@ -14,10 +14,9 @@ from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import ptr_to, u8
 from mmulator.codegen.values import Value
 from mmulator.compiler.emit.block import LANES, storage_type
+from mmulator.compiler.emit.code import MatrixTables
 from mmulator.compiler.emit.emitter import Emitter
-from mmulator.compiler.emit.tables import MatrixTables
-from mmulator.compiler.lowering.matrix_operands import selector_of, table_pointer
-from mmulator.compiler.lowering.operands import elements
+from mmulator.compiler.lowering.operands import elements, selector_of, table_pointer
 from mmulator.errors import must_be
 from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment

@@ -10,13 +10,11 @@ from mmulator.codegen.ops import mask_bits
 from mmulator.codegen.types import u32, u64
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
-from mmulator.compiler.lowering import bounds, convergence, definedness, quotient, special_registers
-from mmulator.compiler.lowering.binding import bound_files, meaning_of, prove
+from mmulator.compiler.lowering import convergence, definedness, quotient, special_registers
+from mmulator.compiler.lowering.binding import bound_files, meaning_of, prove, run
 from mmulator.compiler.lowering.calls import load_register_parameters
-from mmulator.compiler.lowering.lanewise import run
 from mmulator.compiler.lowering.products import prepare
-from mmulator.compiler.lowering.screened import screened
-from mmulator.compiler.lowering.unread import follow
+from mmulator.compiler.lowering.screened import screened, stay_inside
 from mmulator.compiler.meaning import (
     atomic,
     barrier,
@@ -53,6 +51,7 @@ from mmulator.isa.effects import Ends, Together
 from mmulator.isa.types import type_bits
 from mmulator.native.hooks.blocks import block_begins, guarded
 from mmulator.native.hooks.events import stepped
+from mmulator.native.hooks.moves import LOADED, READ, WRITTEN, value_moves
 from mmulator.native.hooks.operands import (
     WrongOperand,
     barrier_passed,
@@ -65,6 +64,7 @@ from mmulator.native.state import FULL
 from mmulator.program.as_ptxas import quotient as quotient_rows
 from mmulator.program.blocks import instructions
 from mmulator.program.fragments import fragments_of, lanes_of
+from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.tree import Immediate, Instruction
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
@@ -103,7 +103,7 @@ def _write(e: Emitter, ins: Instruction) -> None:
     meaning = meaning_of(ins.form)
     settle = definedness.judge(e, ins)
     follow(e, ins)
-    bounds.stay_inside(e, ins)
+    stay_inside(e, ins)
     try:
         if e.events is not None:
             members(e, ins)
@@ -121,6 +121,23 @@ def _write(e: Emitter, ins: Instruction) -> None:
         raise
     if settle is not None:
         settle()
+
+
+def follow(e: Emitter, ins: Instruction) -> None:
+    """For an instrument: report that an instruction reads or writes registers of a load that may stay unread (program/undefined.py).
+    A block reports the first read alone.
+    """
+    held = e.kernel.held.get(e.function_name)
+    if not held or not e.hears(value_moves):
+        return
+    uses, defs = uses_and_defs(ins)
+    for number in sorted({n for name in uses & held.keys() for n in held[name]} - e.read_before):
+        e.call(value_moves, e.w, e.mask, number, READ)
+        e.read_before.add(number)
+    loaded = e.kernel.unread.get(ins)
+    for number in sorted({n for name in defs & held.keys() for n in held[name]}):
+        e.call(value_moves, e.w, e.lanes_of(ins), number, LOADED if number == loaded else WRITTEN)
+        e.read_before.discard(number)
 
 
 def members(e: Emitter, ins: Instruction) -> None:

@@ -9,11 +9,11 @@ from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering import calls
 from mmulator.compiler.lowering.binding import means, receives
-from mmulator.compiler.lowering.matrix_operands import table_pointer
+from mmulator.compiler.lowering.operands import table_pointer
 from mmulator.errors import must_be
 from mmulator.native.hooks.blocks import branched, steered
 from mmulator.native.threads import control as rt
-from mmulator.native.threads.calls import return_lanes
+from mmulator.native.threads.control import return_lanes
 from mmulator.program.blocks import takes_whole_warp
 from mmulator.ptx.tree import Instruction
 

@@ -10,7 +10,7 @@ from mmulator.compiler.emit.block import shaped
 from mmulator.compiler.lowering import minifloat
 from mmulator.compiler.lowering.binding import lanewise
 from mmulator.compiler.lowering.floatbits import FORMATS, bits_of, canonical, concat, flushed, loose, saturate, widen
-from mmulator.compiler.lowering.narrow import SMALL, Random, Small, narrow
+from mmulator.compiler.lowering.minifloat import SMALL, Random, Small, narrow
 from mmulator.compiler.lowering.scope import (
     F32,
     F64,

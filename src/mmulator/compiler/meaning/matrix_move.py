@@ -7,8 +7,7 @@ from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering import definedness
 from mmulator.compiler.lowering.binding import means
-from mmulator.compiler.lowering.matrix_operands import address_of, registers, results, state_space
-from mmulator.compiler.lowering.operands import elements
+from mmulator.compiler.lowering.operands import address_of, elements, registers, results, state_space
 from mmulator.layouts.operands import row_bytes
 from mmulator.native.hooks.events import lanes_stored
 from mmulator.native.hooks.operands import operand_refused

@@ -8,7 +8,7 @@ from mmulator.compiler.lowering.convergence import converge
 from mmulator.native.asynchrony.waiting import fall_asleep
 from mmulator.native.hooks.faults import fault
 from mmulator.native.state import BlockExit, FaultKind
-from mmulator.native.threads import misc as rt
+from mmulator.native.threads import resources as rt
 from mmulator.program.counts import count_of
 from mmulator.ptx.tree import Instruction
 

@@ -9,9 +9,8 @@ from mmulator.codegen.values import Value, constant, extract
 from mmulator.compiler.emit.block import storage_type
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
-from mmulator.compiler.lowering.matrix_operands import given, registers, results, selector_of, table_pointer
-from mmulator.compiler.lowering.matrix_operands import metadata as metadata_of
-from mmulator.compiler.lowering.operands import elements
+from mmulator.compiler.lowering.operands import elements, given, registers, results, selector_of, table_pointer
+from mmulator.compiler.lowering.operands import metadata as metadata_of
 from mmulator.compiler.lowering.products import join
 from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment

@@ -6,7 +6,7 @@ from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.operands import write_result
-from mmulator.native.threads import stack as rt
+from mmulator.native.threads import resources as rt
 from mmulator.ptx.tree import Immediate, Instruction
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)

@@ -7,11 +7,9 @@ from mmulator.codegen.types import ptr, u32, u64
 from mmulator.codegen.values import Value, constant
 from mmulator.compiler.emit.block import LANES, vector_type
 from mmulator.compiler.emit.emitter import Emitter
-from mmulator.compiler.lowering.binding import means
+from mmulator.compiler.lowering.binding import Lanes, means
 from mmulator.compiler.lowering.convergence import converge
-from mmulator.compiler.lowering.lanewise import Lanes
-from mmulator.compiler.lowering.matrix_operands import address_of, given, registers, results, table_pointer
-from mmulator.compiler.lowering.operands import elements, write_result
+from mmulator.compiler.lowering.operands import address_of, elements, given, registers, results, table_pointer, write_result
 from mmulator.compiler.lowering.scope import Mods
 from mmulator.compiler.meaning.float import extremum32
 from mmulator.errors import must_be

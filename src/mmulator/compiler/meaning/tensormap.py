@@ -7,7 +7,7 @@ from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.meaning.memory import place_of
 from mmulator.errors import must_be
-from mmulator.native.asynchrony import tensormap as rt
+from mmulator.native.asynchrony import maps as rt
 from mmulator.ptx.tree import Address, Immediate, Instruction
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)

@@ -10,8 +10,7 @@ from mmulator.codegen.ops import absolute, maximum, minimum, select
 from mmulator.codegen.types import Ty
 from mmulator.codegen.values import Value, constant
 from mmulator.compiler.emit.emitter import Emitter
-from mmulator.compiler.lowering.binding import means
-from mmulator.compiler.lowering.lanewise import Lanes
+from mmulator.compiler.lowering.binding import Lanes, means
 from mmulator.compiler.lowering.operands import write_result
 from mmulator.compiler.lowering.scope import I32, I64, U32, U64, Mods, Scope, mods, outline, to
 from mmulator.isa.row import Row

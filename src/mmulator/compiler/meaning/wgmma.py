@@ -14,9 +14,8 @@ from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering import definedness
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.convergence import converge
-from mmulator.compiler.lowering.matrix_operands import given, keep, registers, selector_of, table_pointer
-from mmulator.compiler.lowering.matrix_operands import metadata as metadata_of
-from mmulator.compiler.lowering.operands import elements
+from mmulator.compiler.lowering.operands import elements, given, keep, registers, selector_of, table_pointer
+from mmulator.compiler.lowering.operands import metadata as metadata_of
 from mmulator.errors import must_be
 from mmulator.isa.effects import Queue, Step
 from mmulator.isa.form import Form

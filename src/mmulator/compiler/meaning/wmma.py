@@ -10,17 +10,20 @@ from mmulator.compiler.emit.block import LANES, storage_type
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering import definedness
 from mmulator.compiler.lowering.binding import means
-from mmulator.compiler.lowering.matrix_operands import address_of, given, registers, results, state_space, table_pointer
+from mmulator.compiler.lowering.operands import address_of, given, registers, results, state_space, table_pointer
 from mmulator.compiler.meaning.mma import multiply
 from mmulator.errors import must_be
 from mmulator.isa.form import Form
 from mmulator.layouts.operands import fragment
+from mmulator.native.hooks.events import READ, WRITE
 from mmulator.native.hooks.operands import UniformOperand, fragment_placed, fragment_used
-from mmulator.native.matrix import wmma as rt
+from mmulator.native.memory.locate import locate_function
+from mmulator.native.state import Warp
 from mmulator.program.fragments import Misuse, fragments_of
 from mmulator.ptx.tree import Address, Immediate, Instruction, Reg
 from mmulator.ptx.tree import Operand as Written
-from mmulator.twin.moves import WmmaTable, default_stride, line_alignment, wmma_table
+from mmulator.twin.doors import Door
+from mmulator.twin.moves import WmmaTable, default_stride, line_alignment, wmma_load_function, wmma_store_function, wmma_table
 
 U32 = u32.vec(LANES)
 MISUSES = tuple(Misuse)
@@ -60,6 +63,12 @@ def _wmma_place(e: Emitter, ins: Instruction, form: Form, operand: Written, rest
     return at, stride
 
 
+def _door(form: Form, access: int) -> Door:
+    """The way of the twin's moves to memory, through the windows."""
+    space = state_space(form)
+    return Door(space, Warp, locate_function(space), access)
+
+
 @means("wmma.load")
 def wmma_load(e: Emitter, ins: Instruction) -> None:
     form = ins.form
@@ -68,7 +77,7 @@ def wmma_load(e: Emitter, ins: Instruction) -> None:
     at, stride = _wmma_place(e, ins, form, p, tuple(rest))
     out = e.room(storage_type(f"b{f.register_bits}"), f.registers)
     table = _wmma_table(e, form)
-    e.call(rt.load_function(state_space(form), f), e.w, table, at, stride, out, e.site)
+    e.call(wmma_load_function(_door(form, READ), f.bits, f.per_register), e.w, table, at, stride, out, e.site)
     results(e, r, out, ins, f.register_bits)
     definedness.tile(e, ins, f, table, at, stride)
 
@@ -81,4 +90,4 @@ def wmma_store(e: Emitter, ins: Instruction) -> None:
     f = fragment(form, "r")
     at, stride = _wmma_place(e, ins, form, p, tuple(rest))
     source = registers(e, r, f.register_bits)
-    e.call(rt.store_function(state_space(form), f), e.w, _wmma_table(e, form), at, stride, source, e.site)
+    e.call(wmma_store_function(_door(form, WRITE), f.bits, f.per_register), e.w, _wmma_table(e, form), at, stride, source, e.site)

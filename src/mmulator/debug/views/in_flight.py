@@ -17,7 +17,7 @@ from mmulator.launch.arena import bytes_at
 from mmulator.launch.resident import ResidentCta
 from mmulator.layouts.descriptors import MatrixDescriptor
 from mmulator.native.asynchrony.maps import Box
-from mmulator.native.asynchrony.payloads import BulkCopy, TensorWork
+from mmulator.native.asynchrony.transfers import BulkCopy, TensorWork
 from mmulator.native.state import (
     ASYNC_GROUPS,
     COPIES,

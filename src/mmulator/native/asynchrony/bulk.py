@@ -11,8 +11,7 @@ from mmulator.codegen.ops import bits_of, copy_bytes, fill_bytes, maximum, minim
 from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.isa.types import type_bits
 from mmulator.native.asynchrony.mbarrier import ALIGNMENT, must_be_mbarrier
-from mmulator.native.asynchrony.payloads import payload_of
-from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
+from mmulator.native.asynchrony.transfers import heard_at, new_transfer, payload_of, start
 from mmulator.native.hooks.events import (
     BOTH,
     READ,
@@ -26,8 +25,8 @@ from mmulator.native.hooks.events import (
 )
 from mmulator.native.hooks.faults import fault
 from mmulator.native.hooks.moves import bytes_moved
+from mmulator.native.memory.combine import reduce_function
 from mmulator.native.memory.locate import hold_shared, one_cta
-from mmulator.native.memory.reduce import reduce_function
 from mmulator.native.memory.windows import OFFSET_MASK, SHARED, WITHIN, hold, other_cta, shared_of, window_of
 from mmulator.native.state import Completes, FaultKind, Transfer, TransferKind, Warp
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE

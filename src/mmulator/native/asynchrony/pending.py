@@ -194,4 +194,5 @@ def tell_copies(w: ptr_to(Warp), mask: u32, pending: u64) -> None:
 
 @native
 def tell_all_copies(w: ptr_to(Warp), mask: u32) -> None:
+    """Tell an instrument about a wait for all copies of cp.async."""
     copies_waited(w, mask, queue(w, COPIES).issued)

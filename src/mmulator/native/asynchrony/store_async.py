@@ -11,12 +11,11 @@ from mmulator.codegen.ops import bits_of, cast_ptr, copy_bytes
 from mmulator.codegen.types import ptr_to, u8, u32, u64
 from mmulator.isa.types import type_bits
 from mmulator.native.asynchrony.bulk import barrier_beside
-from mmulator.native.asynchrony.payloads import payload_of
-from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
+from mmulator.native.asynchrony.transfers import heard_at, new_transfer, payload_of, start
 from mmulator.native.hooks.events import BOTH, WRITE, PayloadShape, Proxy, accessed_one, by, transfer_filled
 from mmulator.native.hooks.faults import fault
+from mmulator.native.memory.combine import reduce_function
 from mmulator.native.memory.locate import hold_shared
-from mmulator.native.memory.reduce import reduce_function
 from mmulator.native.memory.windows import OFFSET_MASK, SHARED, hold
 from mmulator.native.state import Completes, FaultKind, Transfer, Warp
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT

@@ -17,13 +17,12 @@ from mmulator.layouts.tensormap.types import TYPES
 from mmulator.native.asynchrony.boxes import begin_box, extent_of_box, inside_beyond, next_row, row_offset, run_of_rows
 from mmulator.native.asynchrony.bulk import barrier_beside, hold_barrier
 from mmulator.native.asynchrony.maps import MOST_ROW, RANKS, Box, MapFault
-from mmulator.native.asynchrony.payloads import payload_of
-from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
+from mmulator.native.asynchrony.transfers import heard_at, new_transfer, payload_of, start
 from mmulator.native.hooks.events import BOTH, READ, WRITE, PayloadShape, Proxy, accessed_one, by, transfer_filled
 from mmulator.native.hooks.faults import fault
 from mmulator.native.hooks.moves import row_moved
+from mmulator.native.memory.combine import reduce_function
 from mmulator.native.memory.locate import hold_shared, one_cta
-from mmulator.native.memory.reduce import reduce_function
 from mmulator.native.memory.rows import CHUNK, LINE, put_line, take_line
 from mmulator.native.memory.windows import OFFSET_MASK, SHARED, WITHIN, hold, other_cta, shared_of
 from mmulator.native.state import Completes, FaultKind, Transfer, TransferKind, Warp

@@ -17,14 +17,29 @@ from typing import Any
 
 from mmulator.codegen.lang import native
 from mmulator.codegen.ops import bits_of, cast_ptr, copy_bytes, cycles, null
-from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
+from mmulator.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Builder, Value
+from mmulator.errors import InternalError
+from mmulator.native.asynchrony.maps import Box
 from mmulator.native.asynchrony.mbarrier import complete_for
 from mmulator.native.hooks.blocks import transfer_over
-from mmulator.native.hooks.events import bulk_waited, transfer_issued, transfer_moves
+from mmulator.native.hooks.events import PayloadShape, bulk_waited, transfer_issued, transfer_moves
 from mmulator.native.hooks.faults import fault
+from mmulator.native.matrix.tensor_state import TensorTable
 from mmulator.native.memory.windows import WITHIN, shared_of
-from mmulator.native.state import STAGING, TRANSFERS, Cluster, Completes, Cta, FaultKind, Stop, Transfer, TransferState, Warp
+from mmulator.native.state import (
+    PAYLOAD,
+    STAGING,
+    TRANSFERS,
+    Cluster,
+    Completes,
+    Cta,
+    FaultKind,
+    Stop,
+    Transfer,
+    TransferState,
+    Warp,
+)
 from mmulator.native.threads.chance import hash_choice
 from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
 
@@ -389,3 +404,32 @@ def wait_bulk(w: ptr_to(Warp), mask: u32, pending: u64, read: u32, site: u32) ->
                 elif t.staged == 0:
                     stage(cluster, t)
     bulk_waited(w, mask, pending, read, site)
+
+
+# payloads ------------------------------------------------------------------------------------------------------------
+# to, from_: addresses, as observers know them. kept: bits of the bytes of 16 that are copied. begin, end: bytes of the source
+# there that need not be in memory; whole: 1 if they are.
+BulkCopy = Struct("BulkCopy", [
+    ("to", u64), ("from_", u64), ("bytes", u64), ("kept", u64), ("begin", u64), ("end", u64), ("whole", u64),
+])  # fmt: skip
+AsyncStore = Struct("AsyncStore", [("to", u64), ("bytes", u64), ("value", u64, PAYLOAD - 2)])  # of st.async and red.async
+Response = Struct("Response", [("to", u64)])  # of clusterlaunchcontrol.try_cancel; an address of the shared window
+# tcgen05.mma, cp and shift. mode: rows of tcgen05.cp. a: a matrix descriptor, or with in_cells an address in tensor memory.
+# moved_up: 1 for .ashift. zeros: a zero-column mask descriptor.
+TensorWork = Struct("TensorWork", [
+    ("table", ptr_to(TensorTable)), ("a", u64), ("b", u64), ("d", u32), ("mode", u32), ("pair", u32), ("in_cells", u32),
+    ("metadata", u32), ("scale_a", u32), ("scale_b", u32), ("adds", u32), ("divides", u32), ("lanes_off", u32, 8),
+    ("moved_up", u32), ("padding", u32), ("zeros", u64),
+])  # fmt: skip
+
+PAYLOADS = {
+    PayloadShape.BOX: Box, PayloadShape.PLAIN: BulkCopy, PayloadShape.WORDS: AsyncStore, PayloadShape.RESPONSE: Response,
+    PayloadShape.TENSOR: TensorWork,
+}
+if max(payload.size for payload in PAYLOADS.values()) > PAYLOAD * 8:
+    raise InternalError(f"a transfer has room for {PAYLOAD * 8} bytes")
+
+
+def payload_of(transfer: Any, shape: PayloadShape) -> Any:
+    """Macro: the payload of a transfer whose bytes have a shape."""
+    return cast_ptr(PAYLOADS[shape], transfer.field_address("payload"))

@@ -27,3 +27,17 @@ def lanes_moved(
     """Called after the `accessed` of a cp.async of `bytes` by lanes of `mask`, of which valid[lane] come from source[lane], the
     rest zeros. target: addresses of the shared window.
     """
+
+
+# registers -----------------------------------------------------------------------------------------------------------
+READ, WRITTEN, LOADED = range(3)
+
+
+@hook
+def value_moves(w: ptr_to(Warp), lanes: u32, number: u32, how: u32) -> None:
+    """Called before lanes of a warp read or write such registers.
+
+    w, lanes: the warp and lanes.
+    number: number of the registers.
+    how: READ, WRITTEN by another instruction, or LOADED.
+    """

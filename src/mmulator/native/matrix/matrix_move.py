@@ -12,7 +12,7 @@ from mmulator.isa.form import Form
 from mmulator.layouts.operands import row_bytes
 from mmulator.native.hooks.events import READ, WRITE, Only
 from mmulator.native.hooks.operands import WrongOperand, operand_refused
-from mmulator.native.memory.screens import impossible
+from mmulator.native.memory.locate import impossible
 from mmulator.native.memory.windows import translate_shared, translate_to_shared
 from mmulator.native.state import Warp
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT

@@ -13,8 +13,7 @@ from mmulator.codegen.types import boolean, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.native.asynchrony.bulk import hold_barrier
 from mmulator.native.asynchrony.mbarrier import complete_for
-from mmulator.native.asynchrony.payloads import TensorWork, payload_of
-from mmulator.native.asynchrony.transfers import heard_at, is_over, new_transfer, next_of_pipe, start
+from mmulator.native.asynchrony.transfers import TensorWork, heard_at, is_over, new_transfer, next_of_pipe, payload_of, start
 from mmulator.native.hooks.events import PayloadShape, moves_alone
 from mmulator.native.hooks.faults import fault
 from mmulator.native.hooks.tensor import TensorTask, tensor_carried, tensor_committed, tensor_issued, tensor_multiplied

@@ -7,7 +7,7 @@ numerics twin. All of it is computed by pure functions of layouts/ (launch/tenso
 from mmulator.codegen.lang import native, unrolled
 from mmulator.codegen.ops import cast_ptr, copy_bytes, fill_bytes, stack
 from mmulator.codegen.types import boolean, f16, f32, i64, ptr, ptr_to, u8, u16, u32, u64
-from mmulator.native.asynchrony.payloads import TensorWork, payload_of
+from mmulator.native.asynchrony.transfers import TensorWork, payload_of
 from mmulator.native.hooks.events import PayloadShape
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS, LANE, cell
 from mmulator.native.matrix.tensor_operands import (

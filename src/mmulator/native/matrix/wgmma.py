@@ -15,8 +15,7 @@ from mmulator.native.hooks.events import READ, WRITE, registers, wgmma_issued, w
 from mmulator.native.hooks.faults import fault
 from mmulator.native.hooks.operands import warps_missing
 from mmulator.native.matrix.wgmma_operands import WARPS, a_registers, accumulator_in, accumulator_out, operation
-from mmulator.native.matrix.wgmma_packs import begin_product, packs_of
-from mmulator.native.matrix.wgmma_products import multiply, pack_step
+from mmulator.native.matrix.wgmma_products import begin_product, multiply, pack_step, packs_of
 from mmulator.native.state import (
     FULL,
     RESCHEDULE,

@@ -4,9 +4,11 @@ Measured on an H100 and an H200. An integer operation that the host has too is a
 """
 
 from collections.abc import Callable
+from functools import cache
 
-from mmulator.codegen.ops import bitcast, is_nan, select
-from mmulator.codegen.types import Ty, f16, f32, f64, i16, i32, i64, u8, u16, u32, u64, u128
+from mmulator.codegen.lang import Native
+from mmulator.codegen.ops import atomic_rmw, bitcast, cast_ptr, compare_exchange, is_nan, select
+from mmulator.codegen.types import Ty, f16, f32, f64, i16, i32, i64, ptr, u8, u16, u32, u64, u128
 from mmulator.codegen.values import Value, constant
 from mmulator.errors import InternalError
 
@@ -141,3 +143,35 @@ def combiner(op: str, type_name: str, shared: bool) -> tuple[Ty, Combine | None,
     if op in INTEGER_OPERATIONS and type_name[0] in "usb" and type_name[1:].isdigit():
         return (_SIGNED if type_name[0] == "s" else _UNSIGNED)[int(type_name[1:])], None, ""
     raise InternalError(f"atomic {op} of .{type_name} has no meaning")
+
+
+# reductions ----------------------------------------------------------------------------------------------------------
+@cache
+def reduce_function(op: str, kind: str, shared: bool = False) -> Native:
+    """A function (target, source, count): target[i] = target[i] op source[i], element by element, in order.
+
+    op: the operation.
+    kind: a PTX type; `f32` keeps subnormals here, unlike atom.global.add, and `f32.ftz` does not.
+    shared: whether the target is in shared memory, which only one thread of the host accesses.
+
+    Both pointers are aligned to an element.
+    """
+    ty, combine, suffix = combiner(op, kind.removesuffix(".ftz"), kind == "f32")
+    own = combine or OWN.get(op)
+    rmw = "" if own else RMW[op][ty.signed]
+
+    def reduce(target: ptr, source: ptr, count: u64) -> None:
+        into, of = cast_ptr(ty, target), cast_ptr(ty, source)
+        for i in range(count):
+            if own is None:
+                atomic_rmw(rmw, into + i, of[i])
+            elif shared:
+                into[i] = own(into[i], of[i])
+            else:
+                old = into[i]
+                seen = compare_exchange(into + i, old, own(old, of[i]))
+                while seen != old:
+                    old = seen
+                    seen = compare_exchange(into + i, old, own(old, of[i]))
+
+    return Native(reduce, f"reduce_{op}_{ty.name}{suffix}{'_shared' if shared else ''}")

@@ -14,8 +14,7 @@ from mmulator.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import extract
 from mmulator.native.hooks.events import WRITE, accessed
 from mmulator.native.memory.sums import give_way
-from mmulator.native.memory.tables import window_of
-from mmulator.native.memory.windows import NAMES, SHARED, U64
+from mmulator.native.memory.windows import NAMES, SHARED, U64, window_of
 from mmulator.native.state import FULL, HINTS, PART, PARTS, Warp
 from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 

@@ -1,7 +1,7 @@
 """Loads and stores whose lanes are expected side by side (program/steps.py): those of memory.py, behind a straight path.
 
 If all 32 lanes act and their bytes are side by side in one window, one check of the bounds holds for all, and whole vectors move.
-Better code of a block contains this path, so that values stay in the host's registers (codegen/straight.py). Whatever
+Better code of a block contains this path, so that values stay in the host's registers (codegen/loading.py). Whatever
 else there is, faults too, is for the functions of memory.py. These functions are not for instruments.
 """
 

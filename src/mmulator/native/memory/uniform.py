@@ -9,8 +9,7 @@ from mmulator.codegen.ops import cast_ptr, null, stack, store, trailing_zeros
 from mmulator.codegen.types import Ty, boolean, ptr_to, u8, u16, u32, u64
 from mmulator.native.hooks.events import READ
 from mmulator.native.memory import memory
-from mmulator.native.memory.tables import window_of
-from mmulator.native.memory.windows import NAMES, OFFSET_MASK, find_host, shared_span
+from mmulator.native.memory.windows import NAMES, OFFSET_MASK, find_host, shared_span, window_of
 from mmulator.native.state import Warp
 from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 

@@ -23,8 +23,7 @@ from mmulator.codegen.values import Value, constant
 from mmulator.native.hooks.events import ATOMIC, READ, WRITE, accessed, accessed_one, left_undetermined
 from mmulator.native.hooks.faults import fault
 from mmulator.native.memory.sums import give_way, settled
-from mmulator.native.memory.tables import search, window_of
-from mmulator.native.state import WORD, Cluster, Cta, FaultKind, Warp
+from mmulator.native.state import HINTS, WORD, Cluster, Cta, FaultKind, Warp, Window
 from mmulator.program.addresses import (
     FIRST_GLOBAL_SLOT,
     RANK_SHIFT,
@@ -406,3 +405,34 @@ def peek(w: ptr_to(Warp), lane: u32, at: u64, bytes: u64, out: ptr) -> u64:
         count = bytes
     copy_bytes(out, host + offset, count)
     return count
+
+
+# tables --------------------------------------------------------------------------------------------------------------
+@native
+def search(cta: ptr_to(Cta), at: u64, site: u32) -> ptr_to(Window):
+    """The last region of the host's memory that begins at or before an address; it may end before the address."""
+    regions = cta.launch.regions
+    low = u64(0)
+    high = cta.launch.region_count
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if regions[middle].start <= at:
+            low = middle
+        else:
+            high = middle
+    cta.cluster.hints[site & (HINTS - 1)] = u32(low)
+    return regions + low
+
+
+@native(inline=True)
+def window_of(cta: ptr_to(Cta), at: u64, site: u32) -> ptr_to(Window):
+    """The window that may contain a generic address of global memory, constants or parameters: the window of its slot, or a
+    region. An instruction usually finds the region of its last access at once.
+    """
+    slot = at >> SLOT_SHIFT
+    found = cta.launch.windows + slot
+    if slot == 0 or slot >= cta.launch.slots:
+        found = cta.launch.regions + cta.cluster.hints[site & (HINTS - 1)]
+        if at - found.start >= found.size:
+            found = search(cta, at, site)
+    return found

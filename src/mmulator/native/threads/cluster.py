@@ -24,8 +24,7 @@ from mmulator.codegen.ops import (
 from mmulator.codegen.types import i32, ptr_to, u32, u64
 from mmulator.native.asynchrony.bulk import hold_own, targets
 from mmulator.native.asynchrony.mbarrier import ALIGNMENT
-from mmulator.native.asynchrony.payloads import payload_of
-from mmulator.native.asynchrony.transfers import heard_at, new_transfer, start
+from mmulator.native.asynchrony.transfers import heard_at, new_transfer, payload_of, start
 from mmulator.native.asynchrony.waiting import wait_for_lanes, wake
 from mmulator.native.hooks.events import (
     WRITE,

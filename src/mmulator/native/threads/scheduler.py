@@ -25,9 +25,8 @@ from mmulator.codegen.stencils import ROOM
 from mmulator.codegen.types import boolean, i32, i64, ptr, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Builder, Value
 from mmulator.native.asynchrony.pending import complete_for_sleepers
-from mmulator.native.asynchrony.standstill import end_waits
 from mmulator.native.asynchrony.transfers import finish_transfers, grow_old, transfer_for_sleepers
-from mmulator.native.asynchrony.waiting import set_pcs
+from mmulator.native.asynchrony.waiting import end_waits, set_pcs
 from mmulator.native.hooks.events import cluster_begins, cluster_ends, cluster_finished, round_over
 from mmulator.native.memory.sums import settled
 from mmulator.native.state import Cluster, Stop, Warp

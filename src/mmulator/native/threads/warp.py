@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from mmulator.codegen.lang import Native
-from mmulator.codegen.lookup import word_at
 from mmulator.codegen.ops import bits_mask, bits_of, cast_ptr, iota, load, mask_bits, select, store, trailing_zeros
+from mmulator.codegen.rounding import word_at
 from mmulator.codegen.types import Ty, i32, ptr_to, u32
 from mmulator.codegen.values import Builder, Value
 from mmulator.native.state import FULL

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from mmulator import __version__, files
+from mmulator.codegen.store import digest_of
 from mmulator.demangle import demangle
-from mmulator.digests import digest_of
 from mmulator.driver.inquiries import ProcessRecord, ProgramLaunch, say
 from mmulator.errors import LaunchError, MmulatorError
 from mmulator.record.launches.snapshot import WORD, LaunchSnapshot, MemorySnapshot, SnapshotInquiry, Take

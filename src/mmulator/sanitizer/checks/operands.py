@@ -9,7 +9,7 @@ from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import load, mask_bits, select, trailing_zeros
 from mmulator.codegen.types import i64, ptr_to, u32, u64
 from mmulator.native.hooks.operands import UniformOperand, WrongOperand
-from mmulator.native.memory.screens import impossible
+from mmulator.native.memory.locate import impossible
 from mmulator.native.state import FULL, FaultKind, Warp
 from mmulator.program.addresses import SLOT_LOCAL, SLOT_PARAM, SLOT_SHIFT
 from mmulator.program.fragments import Misuse

@@ -13,8 +13,8 @@ from mmulator.native.asynchrony.accounts import warp_number
 from mmulator.native.asynchrony.boxes import next_row, row_inside, row_offset
 from mmulator.native.asynchrony.bulk import ALL
 from mmulator.native.asynchrony.maps import Box
-from mmulator.native.asynchrony.payloads import payload_of
 from mmulator.native.asynchrony.tensor import CHUNK, swizzled
+from mmulator.native.asynchrony.transfers import payload_of
 from mmulator.native.hooks.events import Access, PayloadShape
 from mmulator.native.memory.windows import SHARED, WITHIN, shared_of
 from mmulator.native.state import Cluster, Completes, Transfer, TransferKind, Warp

@@ -17,8 +17,8 @@ from mmulator.codegen.types import Struct, boolean, i64, ptr, ptr_to, u8, u32, u
 from mmulator.layouts.descriptors import fields5
 from mmulator.layouts.swizzle import SWIZZLES5
 from mmulator.native.asynchrony.boxes import Box
-from mmulator.native.asynchrony.payloads import payload_of
 from mmulator.native.asynchrony.pending import queue
+from mmulator.native.asynchrony.transfers import payload_of
 from mmulator.native.hooks.events import READ, PayloadShape
 from mmulator.native.hooks.tensor import TensorTask
 from mmulator.native.matrix.tensor_operands import head_of, padding_of, rest_of

@@ -13,7 +13,7 @@ from mmulator.codegen.lang import Native, native, unrolled
 from mmulator.codegen.ops import bits_of, cast_ptr, fill_bytes, stack, trailing_zeros
 from mmulator.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.native.asynchrony.accounts import warp_number
-from mmulator.native.asynchrony.payloads import payload_of
+from mmulator.native.asynchrony.transfers import payload_of
 from mmulator.native.hooks.events import PayloadShape
 from mmulator.native.hooks.tensor import TensorStep, TensorTask
 from mmulator.native.matrix.tensor_memory import COLUMN_BITS

@@ -36,8 +36,8 @@ from mmulator.codegen.ops import (
     trailing_zeros,
 )
 from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u8, u32, u64
-from mmulator.native.asynchrony.payloads import payload_of
 from mmulator.native.asynchrony.tensor import CHUNK, in_chunks, place_in_row
+from mmulator.native.asynchrony.transfers import payload_of
 from mmulator.native.hooks.events import PROXY_SHIFT, Access, PayloadShape, Proxy
 from mmulator.native.memory.windows import SHARED
 from mmulator.native.state import BY_HOST, BY_KERNEL, FULL, LANES, Completes, Transfer, Warp

@@ -2,7 +2,7 @@
 
 If no thread of a cluster has written memory, arrived anywhere or issued anything since a moment, no other cluster is left, and
 registers and places equal those of another moment since, then everything between the two repeats for ever. Atomics count as
-reads if they leave memory unchanged. As in native/asynchrony/standstill.py the distance to the moment of comparison doubles.
+reads if they leave memory unchanged. As in native/asynchrony/waiting.py the distance to the moment of comparison doubles.
 Kernels that read a clock are not checked.
 """
 
@@ -13,7 +13,7 @@ from mmulator.codegen.lang import Native, native
 from mmulator.codegen.ops import cast_ptr, fill_bytes, stack, trailing_zeros
 from mmulator.codegen.types import Struct, ptr_to, u8, u32, u64
 from mmulator.native.asynchrony.accounts import warp_number
-from mmulator.native.asynchrony.standstill import hash_words, mixed, state_of_lanes
+from mmulator.native.asynchrony.waiting import hash_words, mixed, state_of_lanes
 from mmulator.native.hooks.events import PROXY_SHIFT, Access, Proxy
 from mmulator.native.memory.windows import OFFSET_MASK, peek
 from mmulator.native.state import NUM_BARRIERS, Barrier, Cluster, Cta, Warp

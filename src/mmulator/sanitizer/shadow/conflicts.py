@@ -12,9 +12,8 @@ from mmulator.codegen.ops import cast_ptr, copy_bytes, null, stack
 from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.native.asynchrony.boxes import next_row, row_inside, row_offset
 from mmulator.native.asynchrony.maps import MOST_ROW, Box
-from mmulator.native.asynchrony.payloads import payload_of
 from mmulator.native.asynchrony.tensor import begin_of, first_byte, take_row
-from mmulator.native.asynchrony.transfers import entry
+from mmulator.native.asynchrony.transfers import entry, payload_of
 from mmulator.native.hooks.events import Access, PayloadShape
 from mmulator.native.state import FULL, Cluster, Transfer, TransferKind, Warp
 from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT

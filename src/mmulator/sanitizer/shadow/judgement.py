@@ -16,7 +16,7 @@ from mmulator.codegen.lang import native
 from mmulator.codegen.ops import cast_ptr, select, stack
 from mmulator.codegen.types import CodeError, boolean, ptr_to, u8, u32, u64
 from mmulator.codegen.values import Builder, Value, constant
-from mmulator.native.hooks.unread import LOADED, READ
+from mmulator.native.hooks.moves import LOADED, READ
 from mmulator.native.memory.windows import peek
 from mmulator.native.state import Warp
 from mmulator.rules import races as rules

@@ -9,8 +9,8 @@ is computed for 32 lanes at a time in 16 bits; otherwise C0, and C1 together wit
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mmulator.codegen.lookup import half_word, has_word_permutes, table_word
 from mmulator.codegen.ops import bitcast, select, shuffle
+from mmulator.codegen.rounding import half_word, has_word_permutes, table_word
 from mmulator.codegen.types import Ty, i32, u16, u32
 from mmulator.codegen.values import Value, constant
 from mmulator.numerics.sfu.tables import Quadratic

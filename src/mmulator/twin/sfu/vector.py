@@ -7,8 +7,8 @@ number here exactly, with the surplus bits masked off.
 
 from collections.abc import Sequence
 
-from mmulator.codegen.lookup import constant_table
 from mmulator.codegen.ops import bitcast, fma, gather, is_nan, minimum, select
+from mmulator.codegen.rounding import constant_table
 from mmulator.codegen.types import boolean, f16, f32, f64, i32, i64, ptr_to, u16, u32, u64
 from mmulator.codegen.values import Builder, Value, constant
 from mmulator.numerics.sfu.arithmetic import FRACTION, HIDDEN, INFINITY, INFINITY64, NAN, NAN16, NAN64, SIGN
