@@ -309,14 +309,15 @@ def _each(change: Callable[[Breakpoints, int], None]) -> Callable[[Console, str]
     return act
 
 
-for _names, _change, _doc in (
+_ROWS: tuple[tuple[tuple[str, ...], Callable[[Breakpoints, int], None], str], ...] = (
     (("delete", "d", "del"), Breakpoints.delete, "remove breakpoints; without a number all"),
     (("enable",), Breakpoints.enable, "breakpoints stop launches again"),
     (("disable",), partial(Breakpoints.enable, enabled=False), "breakpoints stop nothing until they are enabled"),
-):
+)
+for _words, _change, _doc in _ROWS:
     _act = _each(_change)
-    _act.__doc__ = f"{_names[0]} [N...]: {_doc}."
-    command(*_names, running=False)(_act)
+    _act.__doc__ = f"{_words[0]} [N...]: {_doc}."
+    command(*_words, running=False)(_act)
 
 
 @command("condition", "cond", running=False)

@@ -177,7 +177,8 @@ def ways_to_stores(program: Program) -> Iterator[tuple[Instruction, bool]]:
         stores = {block.index for block in item.blocks if _stores(block, storing)}
         for block in item.blocks if stores else ():
             if block.ending is Ends.BRANCH and block.last is not None:
-                taken, other = (stores & blocks_from([t], ways.__getitem__) for t in block.targets)
+                reached = [blocks_from([t], ways.__getitem__) for t in block.targets]
+                taken, other = (stores & blocks for blocks in reached)
                 if taken != other and (taken >= other or other >= taken):
                     yield block.last, taken > other
 

@@ -1,9 +1,8 @@
 """Code that tracks undefined values: which results of an instruction are undefined, and whether it uses an undefined register.
 
-Each instruction that may read such a register (program/undefined.py) gets a few operations on masks of lanes
-(compiler/emit/shadow.py). Undefined values may be copied and computed with. They matter if lanes branch on them, use them as an
-address, or store them to memory that other threads see. Products propagate them element by element: a tile may be computed as a
-whole and stored in part.
+Each instruction that may read such a register (program/undefined.py) gets a few operations on masks of lanes (emit/shadow.py).
+Undefined values may be copied and computed with. They matter if lanes branch on them, use them as an address, or store them to
+memory that other threads see. Products propagate them element by element: a tile may be computed as a whole and stored in part.
 """
 
 from collections.abc import Callable, Iterable

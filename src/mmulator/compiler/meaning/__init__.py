@@ -124,8 +124,8 @@ def _write(e: Emitter, ins: Instruction) -> None:
 
 
 def follow(e: Emitter, ins: Instruction) -> None:
-    """For an instrument: report that an instruction reads or writes registers of a load that may stay unread (program/undefined.py).
-    A block reports the first read alone.
+    """For an instrument: report that an instruction reads or writes registers of a load that may stay unread
+    (program/undefined.py). A block reports the first read alone.
     """
     held = e.kernel.held.get(e.function_name)
     if not held or not e.hears(value_moves):

@@ -79,7 +79,7 @@ class MatrixView:
     def part(self, rows: range, columns: range) -> MatrixView:
         """Some rows and columns, with their numbers."""
         at = np.ix_(list(rows), list(columns))
-        marks = {name: None if mask is None else mask[at] for name, mask in self._marks.items()}
+        marks: dict[str, Any] = {name: None if mask is None else mask[at] for name, mask in self._marks.items()}
         names = tuple(self.row_name(r) for r in rows), tuple(self.column_name(c) for c in columns)
         return replace(self, raw=self.raw[at], row_names=names[0], column_names=names[1], **marks)
 

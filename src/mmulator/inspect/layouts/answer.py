@@ -273,7 +273,6 @@ def cute_text(at: Index) -> str | None:
     return f"({shape_t},{shape_v}):({stride_t},{stride_v})"
 
 
-Index = NDArray[np.int64]
 Axis = tuple[str, int]
 
 
