@@ -4,6 +4,8 @@ Programs change it (torch.set_flush_denormal does), and new threads inherit it. 
 results would depend on what else runs in the process.
 """
 
+from __future__ import annotations  # where the system has no such library, ctypes.CDLL is no type
+
 import ctypes
 import ctypes.util
 import sys
