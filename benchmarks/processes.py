@@ -36,7 +36,7 @@ def processor_seconds(who: int = resource.RUSAGE_CHILDREN) -> float:
 
 @contextmanager
 def spent() -> Iterator[list[float]]:
-    """What the child processes of a block cost: [seconds of the processor, seconds of the clock], filled at its end."""
+    """The cost of a block's child processes: [seconds of the processor, seconds of the clock], filled at its end."""
     found: list[float] = []
     begun, before = time.perf_counter(), processor_seconds()
     yield found

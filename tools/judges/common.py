@@ -164,7 +164,7 @@ def done(kept: Path | None) -> dict[str, Any]:
 def resumed(
     options: argparse.Namespace, tasks: Mapping[str, Callable[[Path], Any]], pool: type[Executor] = ProcessPoolExecutor
 ) -> dict[str, Any]:
-    """What tasks give, as JSON holds it (`restored` makes answers of it), by their names; an interrupted run goes on.
+    """Results of tasks, as JSON holds them (`restored` makes answers of it), by their names; an interrupted run goes on.
 
     options: of the command line; results are kept in its folder `work`, for this mmulator.
     tasks: by name; each is called with the folder for its files.

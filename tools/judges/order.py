@@ -167,7 +167,7 @@ def tasks(folder: Path, mixedproxy: Path | None) -> Iterator[Task]:
 
 
 def judged(task: Task, _: Path) -> dict[str, Any]:
-    """What came of a test, for JSON; it needs no folder."""
+    """The result of a test, for JSON; it needs no folder."""
     try:
         test = task.read()
         if task.ends is not None:

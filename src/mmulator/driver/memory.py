@@ -382,8 +382,8 @@ class Pieces:
         return min(found, key=lambda a: a.foreign, default=None)
 
     def regions(self) -> Regions:
-        """As launches read them; what changes later does not change it. Raises LaunchError for memory that cannot be a
-        kernel's."""
+        """The memories as launches read them; what changes later does not change it. Raises LaunchError for memory that cannot
+        be a kernel's."""
         if self.whole is None:
             made = Regions.of(self._regions, np.array(self._words, np.uint64).view(WINDOW))
             made.owners = [a.owner for parts in self._parts for a in parts if not a.foreign]

@@ -194,7 +194,7 @@ _PERIODS = tuple(1 << n for n in range(1, 10))
 
 @dataclass(frozen=True)
 class Accumulator:
-    """Who holds which element of a matrix instruction's result: lane, register and index of every [row, column]."""
+    """The holder of each element of a matrix instruction's result: lane, register and index of every [row, column]."""
 
     name: str
     lane: Array

@@ -43,7 +43,7 @@ def forward(
 
     function: the function.
     start: state at the entry.
-    step: a function from a state and an instruction to the state behind it.
+    step: a function from a state and an instruction to the state after it.
     meet: a function of two states.
     """
     first = function.entry
@@ -68,7 +68,7 @@ def turned(ways: Mapping[int, Iterable[int]]) -> dict[int, list[int]]:
 def live_out(
     ways: Mapping[int, Iterable[int]], reads: Mapping[int, AbstractSet[str]], writes: Mapping[int, AbstractSet[str]]
 ) -> dict[int, AbstractSet[str]]:
-    """Names that are read behind each node before they are written. reads: before they are written there. writes: surely."""
+    """Names that are read after each node before they are written. reads: before they are written there. writes: surely."""
     nothing: AbstractSet[str] = frozenset()
     before = turned(ways)
     return solve(
