@@ -13,7 +13,6 @@ import numpy as np
 
 from mmulator.classes import dataclass
 from mmulator.compiler.code import BlockCode
-from mmulator.compiler.emit.code import MatrixTables
 from mmulator.lazy import cached_property
 from mmulator.native.state import Callee, OperationKind
 from mmulator.program.addresses import SHARED_BASE
@@ -25,6 +24,30 @@ if TYPE_CHECKING:
     from mmulator.ptx.tree import Instruction
 
 T = TypeVar("T")
+
+
+@dataclass
+class MatrixTables:
+    """The tables of matrix instructions, in the order of their use. compiler/meaning/ fills them."""
+
+    tables: list[np.ndarray] = field(default_factory=list)
+    index: dict[Any, int] = field(default_factory=dict)
+    # tiles of wgmma: (function, n, bits of an element, register slots) of the accumulator
+    tiles: dict[tuple[str, int, int, tuple[int, ...]], int] = field(default_factory=dict)
+    wgmma: list[np.ndarray] = field(default_factory=list)
+    tile_bytes: int = 0
+    a_pack: tuple[int, int] = (0, 0)  # bytes of the largest plain and packed A, of those that are kept
+    b_pack: tuple[int, int] = (0, 0)
+    scratch_bytes: int = 0
+    tensor: str = ""  # the device, if the kernel uses tensor memory
+    keep: list[Any] = field(default_factory=list)
+
+    def kept(self, product: Any) -> np.ndarray:
+        """The table of a product of twin/, which is kept, with room for its scratch memory."""
+        self.scratch_bytes = max(self.scratch_bytes, product.scratch)
+        self.keep.append(product)
+        table: np.ndarray = product.table
+        return table
 
 
 class Lowered(Protocol):
@@ -159,13 +182,6 @@ class CompiledKernel:
     def locals(self) -> dict[str, LocalFrame]:
         """Local memory of each function."""
         return self._lowered.locals
-
-    @cached_property
-    def site_kinds(self) -> np.ndarray:
-        """The kind of each site for the rules of wgmma's registers (sanitizer/checks/accumulators.py: Site)."""
-        from mmulator.sanitizer.checks.accumulators import kinds_of
-
-        return kinds_of(self.sites)
 
     @cached_property
     def classes(self) -> list[Counter[str]]:

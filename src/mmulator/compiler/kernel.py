@@ -19,9 +19,8 @@ from mmulator.codegen.values import Builder, Value, constant, module_text
 from mmulator.compiler.code import BlockCode
 from mmulator.compiler.code import groups as code_groups
 from mmulator.compiler.compiled import CompiledKernel as CompiledKernel
-from mmulator.compiler.compiled import KernelFacts
+from mmulator.compiler.compiled import KernelFacts, MatrixTables
 from mmulator.compiler.emit.block import BLOCK_PARAMS, BlockEmitter
-from mmulator.compiler.emit.code import MatrixTables
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.errors import InternalError

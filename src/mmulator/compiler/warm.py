@@ -20,8 +20,7 @@ from mmulator.codegen.locks import Lock
 from mmulator.codegen.sources import fingerprint
 from mmulator.codegen.store import store
 from mmulator.compiler.code import BlockCode
-from mmulator.compiler.compiled import CompiledKernel, KernelFacts, Lowered
-from mmulator.compiler.emit.code import MatrixTables
+from mmulator.compiler.compiled import CompiledKernel, KernelFacts, Lowered, MatrixTables
 from mmulator.compiler.options import CompileOptions
 from mmulator.errors import MmulatorError
 from mmulator.lazy import cached_property

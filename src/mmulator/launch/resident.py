@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.compiler.compiled import CompiledKernel
-from mmulator.compiler.emit.code import MatrixTables
+from mmulator.compiler.compiled import CompiledKernel, MatrixTables
 from mmulator.launch.arena import Arena, Heap, pointer
 from mmulator.launch.arguments import Arguments
 from mmulator.launch.grid import Grid

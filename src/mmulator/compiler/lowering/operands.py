@@ -7,8 +7,8 @@ import numpy as np
 from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import Struct, Ty, u64
 from mmulator.codegen.values import Value
+from mmulator.compiler.compiled import MatrixTables
 from mmulator.compiler.emit.block import LANES, storage_type
-from mmulator.compiler.emit.code import MatrixTables
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.errors import must_be
 from mmulator.isa.form import Form

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from mmulator.codegen.ops import cast_ptr
 from mmulator.codegen.types import ptr_to, u8
 from mmulator.codegen.values import Value
+from mmulator.compiler.compiled import MatrixTables
 from mmulator.compiler.emit.block import LANES, storage_type
-from mmulator.compiler.emit.code import MatrixTables
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.operands import elements, selector_of, table_pointer
 from mmulator.errors import must_be

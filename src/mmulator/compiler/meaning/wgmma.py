@@ -8,8 +8,8 @@ import numpy as np
 from mmulator.codegen.ops import mask_bits, null, trailing_zeros
 from mmulator.codegen.types import u32, u64
 from mmulator.codegen.values import Value, constant, extract
+from mmulator.compiler.compiled import MatrixTables
 from mmulator.compiler.emit.block import LANES
-from mmulator.compiler.emit.code import MatrixTables
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering import definedness
 from mmulator.compiler.lowering.binding import means

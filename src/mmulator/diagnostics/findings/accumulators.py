@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from mmulator.compiler.compiled import CompiledKernel
 from mmulator.diagnostics.findings.context import FindingContext, Sentences
 from mmulator.errors import must_be
 from mmulator.launch.arena import pointer
@@ -28,11 +29,16 @@ def memory(resident: Resident) -> Sequence[np.ndarray] | None:
     state = np.zeros(warps, checks.Accumulators.numpy_dtype())
     cells = np.zeros((warps, count), checks.Cell.numpy_dtype())
     operations = np.zeros((warps, checks.OPERATIONS), checks.Issued.numpy_dtype())
-    kinds = kernel.site_kinds
+    kinds = kernel.once(_kinds)
     state["cells"] = pointer(cells) + np.arange(warps) * cells.strides[0]
     state["operations"] = pointer(operations) + np.arange(warps) * operations.strides[0]
     state["kinds"], state["count"] = pointer(kinds), count
     return state, cells, operations, kinds
+
+
+def _kinds(kernel: CompiledKernel) -> np.ndarray:
+    """The kind of each site of a kernel for these rules."""
+    return checks.kinds_of(kernel.sites)
 
 
 # sentences ----------------------------------------------------------------------------------------------------------
