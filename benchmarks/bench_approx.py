@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 from processes import best
 
-from mmulator.numerics.sfu.tables import tables_for
-from mmulator.twin.sfu.arrays import array_function
-from mmulator.twin.sfu.native import BINARY, KEYS, Key, word_of
+from mmulator.matrix.numerics.sfu.tables import tables_for
+from mmulator.matrix.twin.sfu.arrays import array_function
+from mmulator.matrix.twin.sfu.native import BINARY, KEYS, Key, word_of
 
 TABLES = tables_for("sm_90")[0]
 COUNT = 1 << 14

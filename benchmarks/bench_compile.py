@@ -47,7 +47,7 @@ for kernel in mm.Module.load(first).values() if first else ():
 start = time.process_time()
 more = {}
 if sanitize:
-    from mmulator.compiler.options import CompileOptions
+    from mmulator.runtime.options import CompileOptions
     from mmulator.sanitizer.instrument import SANITIZE
     more = {"options": CompileOptions(events=SANITIZE)}
 for kernel in mm.Module.load(text).values():

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import mmulator as mm
-from mmulator.numerics.formats import container, from_raw, numpy_dtype
+from mmulator.matrix.numerics.formats import container, from_raw, numpy_dtype
 
 FORMS = (
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",

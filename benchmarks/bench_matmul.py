@@ -66,9 +66,9 @@ def main() -> None:
 def measure(case: tuple[Any, ...], size: int, threads: int, rounds: int, clock: Callable[[], float]) -> dict[str, Any]:
     import numpy as np
 
-    from mmulator.numerics import DotKey
-    from mmulator.twin.matrices import twin_matmul
-    from mmulator.twin.twin import twin_for
+    from mmulator.matrix.numerics import DotKey
+    from mmulator.matrix.twin.matrices import twin_matmul
+    from mmulator.matrix.twin.twin import twin_for
 
     family, t, d, k, device, options = case
     key = DotKey(family, t, t, d, d, k, **options)
@@ -106,7 +106,7 @@ def operand(t: str, shape: tuple[int, int], rng: Any, whole: bool) -> Any:
     """Raw elements: standard normal numbers, or integers up to 8 if `whole`; uniform integers of integer types."""
     import numpy as np
 
-    from mmulator.numerics.formats import container, element_type, numpy_dtype
+    from mmulator.matrix.numerics.formats import container, element_type, numpy_dtype
 
     e = element_type(t)
     if not e.is_float:

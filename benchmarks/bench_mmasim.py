@@ -51,7 +51,7 @@ def measure(shape: str, rounds: int, batch: int) -> dict[str, Any]:
     from mmasim.nv_ptx import WGMMA  # type: ignore[import-not-found]
 
     import mmulator as mm
-    from mmulator.layouts import operand_addresses
+    from mmulator.matrix.layouts import operand_addresses
 
     i = mm.Instruction.parse(f"wgmma.mma_async.sync.aligned.{shape}.f32.f16.f16")
     m, n, k = (int(x) for x in re.findall(r"\d+", shape))

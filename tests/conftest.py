@@ -186,7 +186,7 @@ def pytest_collection() -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="session")
 def _first_code() -> None:
     """Tests run a kernel a few times: better code, for what runs long, does not pay. tests/codegen/test_better.py is about it."""
-    for name in ("mmulator.codegen.loading", "mmulator.compiler.code"):
+    for name in ("mmulator.base.codegen.loading", "mmulator.runtime.code"):
         if name in sys.modules:
             vars(sys.modules[name])["LONG"] = 1e9
 

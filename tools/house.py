@@ -60,10 +60,10 @@ def folders() -> dict[str, set[str]]:
 
 
 def of_structure(trees: dict[Path, ast.AST]) -> Iterator[Row]:
-    lines, files = architecture.rooms()
+    lines, files = architecture.sizes()
     for room, count in lines.most_common():
         if (architecture.ROOT / room).is_dir():
-            yield f"lines of {room}", count, f"{100 * count / sum(lines.values()):.1f} %"
+            yield f"lines of {room}", count, f"{100 * count / sum(lines[r] for r in architecture.ROOMS):.1f} %"
     folder, longest = max(((f, n) for f, n in files.items() if f.name != "isa"), key=lambda x: x[1])
     yield "longest folder (files; isa/ has chapters)", longest, place(folder)
     circles = architecture.circles(folders())

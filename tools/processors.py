@@ -48,8 +48,8 @@ def family_of(name: str) -> Any:
 
 
 def lanewise() -> Iterator[Question]:
-    from mmulator.conformance.stream import RandomStream
     from mmulator.errors import ExecutionFault
+    from mmulator.evaluation.conformance.stream import RandomStream
     from tests.data.scalar_vectors import load
 
     def launched(case: Any, drawn: bool) -> Answer:
@@ -71,10 +71,10 @@ def lanewise() -> Iterator[Question]:
 
 
 def products() -> Iterator[Question]:
-    from mmulator.conformance import compare, subjects, vectors
     from mmulator.errors import UnsupportedError
+    from mmulator.evaluation.conformance import compare, subjects, vectors
     from mmulator.isa.targets import DEVICES, Target
-    from mmulator.numerics.profiles import dot_key, profile_for
+    from mmulator.matrix.numerics.profiles import dot_key, profile_for
 
     def product(form: Any, device: str) -> Answer:
         batches = [vectors.batch_of(subject, kinds, device) for subject, kinds in vectors.of_form(form, device)][:1]
@@ -95,7 +95,7 @@ def products() -> Iterator[Question]:
 
 
 def tensor_products() -> Iterator[Question]:
-    from mmulator.twin.matrices import twin_matmul
+    from mmulator.matrix.twin.matrices import twin_matmul
     from tests.support.numerics_cases import operands
     from tools.ship import keys
 

@@ -2,8 +2,8 @@
 
     python tools/ship.py FOLDER [ARCHITECTURE]
 
-writes FOLDER/LEVEL.bin for each level of CPUs (mmulator/codegen/shipped.py), the libraries of CUDA that `exec` puts in place
-(doors/library/files.py), and the list of files that say what native functions are (codegen/sources.py); the build of a wheel
+writes FOLDER/LEVEL.bin for each level of CPUs (mmulator/base/codegen/shipped.py), the libraries of CUDA that `exec` puts in place
+(doors/library/files.py), and the list of files that say what native functions are (base/codegen/sources.py); the build of a wheel
 calls it (hatch_build.py). Without an architecture the only level is that of this machine, and the functions are those that a
 first run needs, as quick code with the texts of better code: those of the kernels in CHOSEN and of the examples, plain and
 sanitized, and the dense arithmetic of the types in COMMON. A release for x86_64 or aarch64, made on either, has, for every
@@ -47,10 +47,10 @@ CHANGED = "files of the package changed while its object code was made: make it 
 
 
 class Collected:
-    """What mmulator.codegen.named keeps and finds, besides."""
+    """What mmulator.base.codegen.named keeps and finds, besides."""
 
     def __init__(self) -> None:
-        from mmulator.codegen import named
+        from mmulator.base.codegen import named
 
         self.entries: dict[tuple[int, str], tuple[bytes, list[str]]] = {}
         self.pieces: dict[str, Any] = {}  # that may stand for the stencils of what is being compiled
@@ -73,7 +73,7 @@ class Collected:
 
 def renamed(code: bytes, names: dict[str, str]) -> bytes:
     """Flattened code with other names for what it defines and refers to."""
-    from mmulator.codegen.linking import _FLAT_HEAD
+    from mmulator.base.codegen.linking import _FLAT_HEAD
 
     *head, size, image = _FLAT_HEAD.unpack_from(code)
     rest = _FLAT_HEAD.size + size
@@ -85,7 +85,7 @@ def once(compiled: Compiled) -> Compiled:
     """A compiler that compiles functions which differ in names alone one time: the code of each has its own names. Machine code
     in ELF's form is compiled for each.
     """
-    from mmulator.codegen.engine import X86, architecture
+    from mmulator.base.codegen.engine import X86, architecture
 
     found: dict[tuple[str, int, bool], bytes] = {}
 
@@ -98,17 +98,17 @@ def once(compiled: Compiled) -> Compiled:
             found[key] = flattened(compiled(*key))
         return renamed(found[key], {number: name for name, number in numbers.items()})
 
-    from mmulator.codegen.linking import flattened
+    from mmulator.base.codegen.linking import flattened
 
     return code_of
 
 
 def collector(level: str, release: bool) -> Collected:
     """What collects all fixed code that this process makes from now on, which is for a level and is never run."""
-    from mmulator.codegen import cpus, engine, loading, named, shipped, stencils
-    from mmulator.codegen.loading import ensure
+    from mmulator.base.codegen import cpus, engine, loading, named, shipped, stencils
+    from mmulator.base.codegen.loading import ensure
     from mmulator.compiler import kernel as compiling
-    from mmulator.compiler.code import BlockCode
+    from mmulator.runtime.code import BlockCode
 
     collected = Collected()
     engine._cpu = lambda: (level, cpus.features(level))
@@ -154,9 +154,9 @@ def keys() -> list[Any]:
     """The arithmetic of every matrix instruction: DotKeys of mma, wgmma and wmma, of transposed products too, and of tcgen05."""
     from mmulator.errors import OperandError
     from mmulator.isa.matrix import matrix_forms
-    from mmulator.launch.tensor_tables import key_of as key_of_tensor
-    from mmulator.layouts.instruction_descriptor import BLOCKS, FORMATS, InstructionDescriptor, Variant
-    from mmulator.twin.places import commutes, key_of
+    from mmulator.matrix.layouts.instruction_descriptor import BLOCKS, FORMATS, InstructionDescriptor, Variant
+    from mmulator.matrix.twin.places import commutes, key_of
+    from mmulator.runtime.launch.tensor_tables import key_of as key_of_tensor
 
     found = {}
     for form in matrix_forms():
@@ -179,10 +179,10 @@ def common(key: Any) -> bool:
 
 def of_key(key: Any) -> Work:
     def work() -> None:
-        from mmulator.codegen.loading import ensure
+        from mmulator.base.codegen.loading import ensure
         from mmulator.errors import UnsupportedError
         from mmulator.isa.targets import DEVICES
-        from mmulator.twin.twin import twin_for
+        from mmulator.matrix.twin.twin import twin_for
 
         for device in DEVICES:
             with suppress(UnsupportedError):  # a chip without the instruction
@@ -195,12 +195,12 @@ def of_form(form: Any) -> Work:
     """What moves the operands of a form of mma or wmma, one product or many."""
 
     def work() -> None:
-        from mmulator.codegen.loading import ensure
+        from mmulator.base.codegen.loading import ensure
         from mmulator.errors import UnsupportedError
         from mmulator.isa.targets import DEVICES
-        from mmulator.twin.lines import lines_function, registers_function
-        from mmulator.twin.places import commutes, product_for
-        from mmulator.twin.product import batch_function
+        from mmulator.matrix.twin.lines import lines_function, registers_function
+        from mmulator.matrix.twin.places import commutes, product_for
+        from mmulator.matrix.twin.product import batch_function
 
         for swap in {False, commutes(form)}:
             ensure([*(lines_function(form, name, swap) for name in "abc"), registers_function(form, swap)])
@@ -214,17 +214,17 @@ def of_form(form: Any) -> Work:
 
 def of_arrays() -> None:
     """Random numbers, and products of many matrices."""
-    from mmulator.codegen.loading import ensure
-    from mmulator.twin.matrices import batch_function
-    from mmulator.twin.philox import every
+    from mmulator.base.codegen.loading import ensure
+    from mmulator.matrix.twin.matrices import batch_function
+    from mmulator.matrix.twin.philox import every
 
     ensure([*every(), *map(batch_function, range(4))])  # up to a sparse A's metadata and both scale factors
 
 
 def of_neighbours() -> None:
-    from mmulator.codegen.loading import ensure
-    from mmulator.native.memory.memory import kept_function, words_function
-    from mmulator.program.uniform import MOST
+    from mmulator.base.codegen.loading import ensure
+    from mmulator.ptx.program.uniform import MOST
+    from mmulator.runtime.native.memory.memory import kept_function, words_function
 
     for space in ("global", "generic", "shared"):
         ensure([kept_function(space), *(words_function(space, count) for count in range(2, MOST + 1))])
@@ -232,11 +232,11 @@ def of_neighbours() -> None:
 
 def of_pieces() -> None:
     """Operations on registers, loads and stores of every width."""
-    from mmulator.codegen.loading import ensure
-    from mmulator.codegen.stencils import common_pieces
+    from mmulator.base.codegen.loading import ensure
+    from mmulator.base.codegen.stencils import common_pieces
     from mmulator.isa.matrix import matrix_forms
-    from mmulator.native.matrix import matrix_move
-    from mmulator.native.memory import memory, uniform
+    from mmulator.runtime.native.matrix import matrix_move
+    from mmulator.runtime.native.memory import memory, uniform
 
     natives: list[Any] = []
     for space, size in product(("global", "shared", "generic"), (1, 2, 4, 8)):
@@ -251,9 +251,9 @@ def of_pieces() -> None:
 @cache
 def works(release: bool) -> list[Work]:
     """What is to be compiled, in pieces."""
-    from mmulator.compiler.options import DEFAULT, CompileOptions
     from mmulator.isa.matrix import matrix_forms
-    from mmulator.native.hooks.touched import TOUCHED
+    from mmulator.runtime.native.hooks.touched import TOUCHED
+    from mmulator.runtime.options import DEFAULT, CompileOptions
     from mmulator.sanitizer.instrument import SANITIZE
 
     clusters = CompileOptions(clusters=True)
@@ -289,7 +289,7 @@ def say(text: str) -> None:
 
 def write(path: Path, level: str, release: bool, number: int, count: int) -> None:
     """One process's part of a level's functions. The folder of the path is for the processes of this level alone."""
-    from mmulator.codegen import sources
+    from mmulator.base.codegen import sources
 
     before = sources.of_natives()
     collected = collector(level, release)
@@ -303,7 +303,7 @@ def write(path: Path, level: str, release: bool, number: int, count: int) -> Non
 
 def made(path: Path) -> bool:
     """A build asks more than once."""
-    from mmulator.codegen.shipped import of_file
+    from mmulator.base.codegen.shipped import of_file
 
     try:
         return len(of_file(path)) > 0
@@ -313,8 +313,8 @@ def made(path: Path) -> bool:
 
 def levels_of(architecture: str) -> list[str]:
     """The levels of CPUs that code is made for: those of an architecture, or for "" this machine's own."""
-    from mmulator.codegen.cpus import LEVELS_OF, level_of
-    from mmulator.codegen.engine import target_cpu
+    from mmulator.base.codegen.cpus import LEVELS_OF, level_of
+    from mmulator.base.codegen.engine import target_cpu
 
     if architecture:
         return [*LEVELS_OF[architecture]]
@@ -324,7 +324,7 @@ def levels_of(architecture: str) -> list[str]:
 
 def asked() -> str:
     """A digest of what says what is made."""
-    from mmulator.codegen.store import digest_of
+    from mmulator.base.codegen.store import digest_of
 
     kernels = sorted(path for folder in FOLDERS for path in folder.rglob("*.ptx"))
     return str(digest_of(b"\0".join(path.read_bytes() for path in (Path(__file__), *kernels))).hexdigest())
@@ -332,7 +332,7 @@ def asked() -> str:
 
 def main(folder: Path, architecture: str) -> None:
     """Several processes, beside each other, with the sources of this tree. What is there of them stays."""
-    from mmulator.codegen import shipped, sources
+    from mmulator.base.codegen import shipped, sources
     from mmulator.doors.library import files
     from mmulator.doors.library.elf import library
     from mmulator.doors.library.machines import HERE, MACHINES, MARKS
@@ -378,7 +378,7 @@ def main(folder: Path, architecture: str) -> None:
 
 def begun(path: Path, level: str, release: bool, number: int, count: int, cache: str) -> int:
     """The number of a process, forked from this one, that writes a part of a level's functions. cache: the folder of them all."""
-    from mmulator.codegen.store import store
+    from mmulator.base.codegen.store import store
     from mmulator.compiler import kernel
 
     path.parent.mkdir(exist_ok=True)

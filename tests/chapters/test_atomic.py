@@ -7,7 +7,7 @@ import pytest
 
 from mmulator.errors import InternalError
 from mmulator.host.module import Module
-from mmulator.native.memory.combine import combiner
+from mmulator.runtime.native.memory.combine import combiner
 from tests.data import atomic_vectors
 from tests.data.atomic_vectors import BLOCK, Case, cases, head, kernel
 

@@ -8,7 +8,7 @@ import pytest
 
 from mmulator.errors import ExecutionFault
 from mmulator.host.module import Kernel, Module
-from mmulator.native.asynchrony.bulk import PIECE
+from mmulator.runtime.native.asynchrony.bulk import PIECE
 from tests.data import bulk_vectors
 from tests.support.ptx_text import kernel
 

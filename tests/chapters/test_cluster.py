@@ -7,8 +7,8 @@ import pytest
 
 from mmulator.errors import UnsupportedError
 from mmulator.host.module import Module
-from mmulator.launch.shape import Extent
-from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
+from mmulator.ptx.program.addresses import RANK_SHIFT, SHARED_BASE
+from mmulator.runtime.launch.shape import Extent
 from tests.support.clusters import SHAPES, kernel, launched, ranks, times
 
 MEET = "barrier.cluster.arrive; barrier.cluster.wait;"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmulator.twin.sfu.arrays import evaluate
+from mmulator.matrix.twin.sfu.arrays import evaluate
 from tests.support import vectors
 from tests.support.floats import F32, F32_EDGES, F64, F64_EDGES, MODES, NAMES, Rows, both_signs, check, check_extrema, close_to
 from tests.support.one_block import LANES, launch

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmulator.codegen.engine import Library
-from mmulator.codegen.lang import Native
-from mmulator.codegen.ops import load, store
-from mmulator.codegen.types import i64, ptr_to, u32
+from mmulator.base.codegen.engine import Library
+from mmulator.base.codegen.lang import Native
+from mmulator.base.codegen.ops import load, store
+from mmulator.base.codegen.types import i64, ptr_to, u32
 from mmulator.compiler.lowering.scope import mods
 from mmulator.compiler.meaning import half
 from tests.support import scalar_oracle as oracle

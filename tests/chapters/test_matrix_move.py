@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from mmulator.instruction.execution import execute
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
-from mmulator.layouts.operands import fragment, memory_bits, row_bytes
-from mmulator.twin.moves import lines
+from mmulator.matrix.instruction.execution import execute
+from mmulator.matrix.layouts.operands import fragment, memory_bits, row_bytes
+from mmulator.matrix.twin.moves import lines
 from tests.support.matrix_kernels import CASES, kernel, load, registers, run, store
 
 

@@ -6,10 +6,10 @@ import random
 import numpy as np
 import pytest
 
-from mmulator.conformance import mbarriers as sequences
 from mmulator.errors import ExecutionFault
+from mmulator.evaluation.conformance import mbarriers as sequences
 from mmulator.host.cpu import Cpu
-from mmulator.numerics.mbarrier import MOST, Mbarrier, pending_count
+from mmulator.matrix.numerics.mbarrier import MOST, Mbarrier, pending_count
 from tests.support.mbarriers import recorded
 from tests.support.one_block import launch
 

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mmulator.base.source import Source
 from mmulator.errors import ExecutionFault
 from mmulator.host.module import Module
-from mmulator.instruction.execution import execute
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
-from mmulator.layouts import sparse
-from mmulator.layouts.operands import fragment
-from mmulator.program.runnable import unsupported
-from mmulator.program.static import static_findings
+from mmulator.matrix.instruction.execution import execute
+from mmulator.matrix.layouts import sparse
+from mmulator.matrix.layouts.operands import fragment
 from mmulator.ptx.parser import parse_module
+from mmulator.ptx.program.runnable import unsupported
+from mmulator.ptx.program.static import static_findings
 from mmulator.ptx.verify import verify
-from mmulator.source import Source
 from tests.support.matrix_kernels import CASES, kernel, load, registers, run, store
 from tests.support.one_block import LANES
 

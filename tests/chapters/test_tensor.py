@@ -10,9 +10,9 @@ import pytest
 import mmulator as mm
 from mmulator.errors import ExecutionFault
 from mmulator.host.module import Module
-from mmulator.layouts.tensormap import Encoded, places
-from mmulator.layouts.tensormap.types import BY_NAME
-from mmulator.native.hooks.events import Access, Proxy
+from mmulator.matrix.layouts.tensormap import Encoded, places
+from mmulator.matrix.layouts.tensormap.types import BY_NAME
+from mmulator.runtime.native.hooks.events import Access, Proxy
 from tests.data import tensormap_vectors as vectors
 from tests.support import tensor_bytes as model
 from tests.support import tensor_copies as copies

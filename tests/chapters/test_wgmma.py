@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from mmulator.compiler.meaning import wgmma
-from mmulator.driver import Driver, Region, Settings
 from mmulator.errors import ExecutionFault
+from mmulator.host.driver import Driver, Region, Settings
 from mmulator.host.module import Module
 from mmulator.isa.matrix import matrix_forms
-from mmulator.native.state import WgmmaScratch
-from mmulator.twin.twin import twin_of
+from mmulator.matrix.twin.twin import twin_of
+from mmulator.runtime.native.state import WgmmaScratch
 from tests.support import places
 from tests.support.ptx_text import kernel
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from mmulator.base.findings import Finding
 from mmulator.cli.app import run
-from mmulator.findings import Finding
-from mmulator.program import static
-from mmulator.program.blocks import Program
+from mmulator.ptx.program import static
+from mmulator.ptx.program.blocks import Program
 from tests.cli.test_sanitize import check_shape
 from tests.support.ptx_text import kernel
 

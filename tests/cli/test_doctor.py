@@ -57,18 +57,18 @@ def test_what_cannot_be_used_ends_with_1(capsys: pytest.CaptureFixture[str], mon
     monkeypatch.setenv("MMULATOR_DEVCE", "1")
     assert parts(capsys, 1)["MMULATOR_DEVCE"]["state"] == doctor.WRONG
     monkeypatch.delenv("MMULATOR_DEVCE")
-    monkeypatch.setattr("mmulator.codegen.store.open_store", _unusable)
+    monkeypatch.setattr("mmulator.base.codegen.store.open_store", _unusable)
     assert parts(capsys, 1)["code cache"]["todo"].startswith("set MMULATOR_CACHE")
 
 
 def _unusable() -> tuple[None, object]:
-    from mmulator.codegen.store import CachePlace
+    from mmulator.base.codegen.store import CachePlace
 
     return None, CachePlace(Path("open"), "others may write to it")
 
 
 def test_without_a_compiler(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mmulator.toolkit.nvcc._places", list)
+    monkeypatch.setattr("mmulator.ptx.toolkit.nvcc._places", list)
     monkeypatch.delenv("MMULATOR_NVCC", raising=False)
     monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
     found = parts(capsys)

@@ -58,7 +58,7 @@ def test_a_program_is_started_as_python_starts_it(environment: dict[str, str], w
 CHILDREN = """
 import multiprocessing, os, subprocess, sys
 def ready(*_):
-    from mmulator.driver import current
+    from mmulator.host.driver import current
     return [sys.meta_path[0].__module__, current().device.name, current().settings.seed]
 if __name__ == "__main__":
     print(ready())
@@ -135,7 +135,7 @@ def test_a_setting_of_the_environment_is_checked_before_the_program_begins(
 
 RACES = """
 import subprocess, sys
-from mmulator.driver import current
+from mmulator.host.driver import current
 PTX = '''.version 8.0
 .target sm_80
 .address_size 64
@@ -194,7 +194,7 @@ def test_an_option_behind_the_program_is_the_programs_and_that_is_said(environme
 FAULT = """
 import struct, sys
 import numpy as np
-from mmulator.driver import Region, current
+from mmulator.host.driver import Region, current
 from tests.support.ptx_text import kernel
 out = np.zeros(4, np.uint32)
 body = "st.global.u32 [%rd0], 7;\\n" if "wrong" in sys.argv else "trap;\\n"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from mmulator.base.rules import RULES, TOPICS
+from mmulator.base.rules.examples import example
 from mmulator.cli.app import run
 from mmulator.cli.completion import rule_choices
-from mmulator.rules import RULES, TOPICS
-from mmulator.rules.examples import example
 from tools.pages import rules as page
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from mmulator.cli.app import run
 from mmulator.errors import LaunchError
+from mmulator.host.jobs.job import dtype_of, load_job, parse_argument, random_array
 from mmulator.host.module import Module
-from mmulator.jobs.job import dtype_of, load_job, parse_argument, random_array
 from mmulator.ptx.text import read_bytes
 from tests.support.places import ROOT
 from tests.support.ptx_text import kernel

@@ -11,7 +11,7 @@ import pytest
 
 from mmulator.cli.app import run
 from mmulator.errors import MmulatorError
-from mmulator.jobs.job import load_job, parse_argument, run_job
+from mmulator.host.jobs.job import load_job, parse_argument, run_job
 from tests.support.ptx_text import stored
 
 # out[t] = coef[cfg.i] * cfg.k; a struct { int n; int i; float k; float rest; }; hits counts the threads.

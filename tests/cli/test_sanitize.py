@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mmulator.base.rules import RULES, TOPICS
+from mmulator.base.rules.choice import NOTES, chosen
 from mmulator.cli.app import run
-from mmulator.rules import RULES, TOPICS
-from mmulator.rules.choice import NOTES, chosen
 from tests.support import breaches
 from tests.support.breaches import RULE, TWICE
 from tests.support.ptx_text import kernel

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from mmulator.cli.smi import answer, fields
-from mmulator.driver.chips import CHIPS
+from mmulator.host.driver.chips import CHIPS
 
 H100 = CHIPS["sm_90"]
 

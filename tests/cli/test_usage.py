@@ -20,7 +20,7 @@ from mmulator.cli.completion import offered
 from mmulator.cli.output import print_table
 from mmulator.cli.parser import DeclaredWord, Group, declared, first_paragraph, parameters
 from mmulator.errors import InternalError
-from mmulator.settings import taken
+from mmulator.host.settings import taken
 from tests.support import terminals
 from tests.support.places import PACKAGE, ROOT
 from tests.support.ptx_text import stored

@@ -21,8 +21,8 @@ def compile(source, filename, mode, flags=0, *more, real=builtins.compile, **nam
     return real(source, filename, mode, flags, *more, **named)
 
 builtins.compile = compile
-from mmulator.codegen import engine, loading, shipped, store
-from mmulator.compiler.options import CompileOptions
+from mmulator.base.codegen import engine, loading, shipped, store
+from mmulator.runtime.options import CompileOptions
 from mmulator.host.module import Module
 from mmulator.sanitizer.instrument import SANITIZE
 from tests.support.places import KERNELS

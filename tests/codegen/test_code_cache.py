@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from mmulator.base.codegen import store as module
+from mmulator.base.codegen.store import CacheWarning, Store, open_store
 from mmulator.cli.app import run
-from mmulator.codegen import store as module
-from mmulator.codegen.store import CacheWarning, Store, open_store
 from tests.support.places import ROOT
 from tests.support.ptx_text import STORE_R1, kernel
 
@@ -109,7 +109,7 @@ def test_a_damaged_cache_is_compiled_anew_in_silence(tmp_path: Path) -> None:
     """Entries damaged in every way, some of which the process would die of; the launch is right, and the next one finds
     all entries whole."""
     folder = tmp_path / "cache"
-    alone = "import mmulator.codegen.named as n\nn.shipped = lambda: None\n"  # an installed wheel came with most of it
+    alone = "import mmulator.base.codegen.named as n\nn.shipped = lambda: None\n"  # an installed wheel came with most of it
     launch(folder, alone)
     entries = sorted(folder.glob("*.o"))
     assert len(entries) > 10
@@ -119,7 +119,9 @@ def test_a_damaged_cache_is_compiled_anew_in_silence(tmp_path: Path) -> None:
     assert launch(folder, alone).stderr == ""
     whole = [p for p in entries if not p.is_dir()]
     assert [p for p in whole if p.is_symlink() or p.stat().st_size != sizes[p]] == []
-    compiled = "import mmulator.codegen.engine as e\nreal = e._compile\ne._compile = lambda *a: print('compiled') or real(*a)\n"
+    compiled = (
+        "import mmulator.base.codegen.engine as e\nreal = e._compile\ne._compile = lambda *a: print('compiled') or real(*a)\n"
+    )
     # a folder cannot be replaced by an entry; what it stands for may have another one, by its name or by its text
     assert launch(folder, alone + compiled).stdout.count("compiled") <= len(entries) - len(whole)
 

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from mmulator.codegen import engine
-from mmulator.codegen.cpus import LEVELS, chosen, features, level_of
+from mmulator.base.codegen import engine
+from mmulator.base.codegen.cpus import LEVELS, chosen, features, level_of
 from mmulator.errors import UnsupportedError
 
 # digests of products by the twin, whose kernels differ most from CPU to CPU: chunks of each kind, and not full blocks
 PRODUCTS = """
 import hashlib
 import sys
-from mmulator.codegen import engine
+from mmulator.base.codegen import engine
 own = engine._cpu()
 if sys.argv[1:]:
     engine._cpu = lambda: (sys.argv[1], own[1])  # another's tuning, the same features
-from mmulator.numerics import DotKey
-from mmulator.twin.matrices import twin_matmul
+from mmulator.matrix.numerics import DotKey
+from mmulator.matrix.twin.matrices import twin_matmul
 from tests.support.numerics_cases import operands
 found = hashlib.sha256()
 for key, device in [

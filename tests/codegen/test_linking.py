@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mmulator.codegen import cpus, engine
-from mmulator.codegen.linking import HERE, Linked, flattened
+from mmulator.base.codegen import cpus, engine
+from mmulator.base.codegen.linking import HERE, Linked, flattened
 from mmulator.errors import InternalError
 from tests.support.places import DATA
 

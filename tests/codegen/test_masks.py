@@ -5,7 +5,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from mmulator.codegen import engine
+from mmulator.base.codegen import engine
 
 COUNT = 40  # vectors at once: more than there are registers
 BITS = {8: 32, 16: 8, 32: 8}  # of an element, for so many lanes: what fits into half a register

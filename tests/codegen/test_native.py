@@ -7,9 +7,9 @@ import textwrap
 
 import pytest
 
-from mmulator.codegen.lang import Native, _tree, native
-from mmulator.codegen.loading import address
-from mmulator.codegen.types import CodeError, i64, u32
+from mmulator.base.codegen.lang import Native, _tree, native
+from mmulator.base.codegen.loading import address
+from mmulator.base.codegen.types import CodeError, i64, u32
 from mmulator.compiler.kernel import meanings
 from mmulator.errors import InternalError, MmulatorError
 

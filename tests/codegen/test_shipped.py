@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from mmulator.codegen import named, shipped, sources
-from mmulator.codegen.cpus import LEVELS, features, level_of
-from mmulator.codegen.shipped import of_file
-from mmulator.codegen.store import digest_of
+from mmulator.base.codegen import named, shipped, sources
+from mmulator.base.codegen.cpus import LEVELS, features, level_of
+from mmulator.base.codegen.shipped import of_file
+from mmulator.base.codegen.store import digest_of
 from tests.support.places import KERNELS, ROOT
 
 RELEASE = 7000  # functions, at least, in a released wheel
@@ -150,8 +150,8 @@ import json, re, sys
 from pathlib import Path
 import mmulator as mm
 from mmulator.cli import main
-from mmulator.codegen import engine
-from mmulator.compiler.options import CompileOptions
+from mmulator.base.codegen import engine
+from mmulator.runtime.options import CompileOptions
 from mmulator.sanitizer.instrument import SANITIZE
 real, found = engine._compile, set()
 def compiled(text, *more):
@@ -195,13 +195,13 @@ def test_a_first_launch_compiles_its_own_blocks_alone(release: bool, tmp_path: P
 
 
 MATRICES = COUNTED + """
-from mmulator.codegen.loading import ensure
-from mmulator.conformance.kernels import module
-from mmulator.conformance.subjects import subjects
+from mmulator.base.codegen.loading import ensure
+from mmulator.evaluation.conformance.kernels import module
+from mmulator.evaluation.conformance.subjects import subjects
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.targets import DEVICES, TARGETS
-from mmulator.twin.places import key_of
-from mmulator.twin.twin import twin_for
+from mmulator.matrix.twin.places import key_of
+from mmulator.matrix.twin.twin import twin_for
 from tools.ship import keys
 kernels, sums = 0, 0
 for device in DEVICES:

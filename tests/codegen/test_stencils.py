@@ -5,13 +5,13 @@ import ctypes
 import numpy as np
 import pytest
 
-from mmulator.codegen import stencils
-from mmulator.codegen.engine import Library
-from mmulator.codegen.loading import ensure, symbols
-from mmulator.codegen.ops import bitcast, bits_mask, fma, select, stack
-from mmulator.codegen.references import StoredRecords
-from mmulator.codegen.types import f32, i32, i64, ptr, ptr_to, u8, u32
-from mmulator.codegen.values import Builder, Value, module_text
+from mmulator.base.codegen import stencils
+from mmulator.base.codegen.engine import Library
+from mmulator.base.codegen.loading import ensure, symbols
+from mmulator.base.codegen.ops import bitcast, bits_mask, fma, select, stack
+from mmulator.base.codegen.references import StoredRecords
+from mmulator.base.codegen.types import f32, i32, i64, ptr, ptr_to, u8, u32
+from mmulator.base.codegen.values import Builder, Value, module_text
 
 LANES = 32
 PARAMS = [("w", ptr), ("regs", ptr), ("mask", u32), ("pc", i32)]

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.host.cpu import Cpu
 from mmulator.host.module import Module
-from mmulator.launch.launch import How, compile_options
+from mmulator.runtime.launch.launch import How, compile_options
+from mmulator.runtime.options import DEFAULT, CompileOptions
 from tests.support import corpus
 
 FUSED = """.version 8.0

@@ -7,7 +7,7 @@ import pytest
 from mmulator.compiler import kernel
 from mmulator.compiler.lowering import products
 from mmulator.host.module import Module
-from mmulator.program.products import delay
+from mmulator.ptx.program.products import delay
 
 A, B, C = 4, 4, 6  # fragments that a program has
 TYPES = {

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.codegen import loading, named, sources
-from mmulator.codegen.lang import Instrument, Native, native
-from mmulator.codegen.types import i64
-from mmulator.compiler import code
+from mmulator.base.codegen import loading, named, sources
+from mmulator.base.codegen.lang import Instrument, Native, native
+from mmulator.base.codegen.types import i64
 from mmulator.compiler.kernel import CompiledKernel
-from mmulator.native.threads.scheduler import run_warp
+from mmulator.runtime import code
+from mmulator.runtime.native.threads.scheduler import run_warp
 from tests.support.places import ROOT
 from tests.support.ptx_text import STORE_R1, kernel
 from tests.support.waiting import wait_until
@@ -93,7 +93,7 @@ def test_better_code_waits_until_the_running_has_paid_for_it(monkeypatch: pytest
 
 START = """
 import numpy as np, mmulator as mm
-import mmulator.codegen.lang as lang, mmulator.codegen.engine as engine
+import mmulator.base.codegen.lang as lang, mmulator.base.codegen.engine as engine
 {before}
 out = np.zeros(32, np.uint32)
 mm.Module.load({ptx!r})["k"].launch(1, 32, [out], sanitize={sanitize})
@@ -136,8 +136,9 @@ def test_the_fingerprint_is_of_every_file(tmp_path: Path, monkeypatch: pytest.Mo
         for name in ("a.py", "below/b.py", "below/c.json"):
             (tmp_path / folder / name).write_text(name)
     (tmp_path / "top.py").write_text("")
-    (tmp_path / "twin/a.py").write_text("\nif TYPE_CHECKING:\n    from mmulator.host import a\n\n    import mmulator.ptx.a\n#")
-    importing = tmp_path / "twin" / "below" / "b.py"
+    typed = tmp_path / "matrix/twin/a.py"
+    typed.write_text("\nif TYPE_CHECKING:\n    from mmulator.host import a\n\n    import mmulator.ptx.a\n#")
+    importing = tmp_path / "matrix/twin/below" / "b.py"
     importing.write_text("def f():\n    from mmulator.isa.below import (\n        b,\n    )\n")
     monkeypatch.setattr(sources, "PACKAGE", tmp_path)
     monkeypatch.setattr(sources, "_BEGUN", float("inf"))
@@ -155,7 +156,7 @@ def test_the_fingerprint_is_of_every_file(tmp_path: Path, monkeypatch: pytest.Mo
             path.write_text(kept + "#")
             seen.add(now())
             name = str(path.relative_to(tmp_path))
-            makes = name.partition("/")[0] in sources.NATIVE or name in ("isa/below/b.py", "isa/below/c.json")
+            makes = name.startswith(sources.NATIVE) or name in ("isa/below/b.py", "isa/below/c.json")
             assert (now()[1] != first[1]) == makes, name
             path.write_text(kept)
         assert now() == first and first not in seen

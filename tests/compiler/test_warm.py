@@ -14,19 +14,20 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.codegen import references
-from mmulator.codegen.engine import _quick
-from mmulator.codegen.store import _HEADER, _MAGIC, store
-from mmulator.codegen.types import Struct, i64, ptr, u64
-from mmulator.compiler import code, warm
-from mmulator.compiler.compiled import CompiledKernel
-from mmulator.compiler.options import DEFAULT, CompileOptions
+from mmulator.base.codegen import references
+from mmulator.base.codegen.engine import _quick
+from mmulator.base.codegen.store import _HEADER, _MAGIC, store
+from mmulator.base.codegen.types import Struct, i64, ptr, u64
+from mmulator.base.source import Source
+from mmulator.compiler import warm
 from mmulator.host.cpu import Cpu
 from mmulator.host.text import Text, _key, verified
-from mmulator.native.hooks.steps import STEPS
-from mmulator.native.hooks.touched import WATCH
-from mmulator.program.outline import as_data, of_data
-from mmulator.source import Source
+from mmulator.ptx.program.outline import as_data, of_data
+from mmulator.runtime import code
+from mmulator.runtime.compiled import CompiledKernel
+from mmulator.runtime.native.hooks.steps import STEPS
+from mmulator.runtime.native.hooks.touched import WATCH
+from mmulator.runtime.options import DEFAULT, CompileOptions
 from tests.support import corpus
 from tests.support.places import ROOT
 from tests.support.ptx_text import STORE_R1, kernel

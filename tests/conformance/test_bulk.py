@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mmulator.conformance import bulk
-from mmulator.conformance.bulk import HALF, REGION, WINDOW
-from mmulator.conformance.suites import SUITES
+from mmulator.evaluation.conformance import bulk
+from mmulator.evaluation.conformance.bulk import HALF, REGION, WINDOW
+from mmulator.evaluation.conformance.suites import SUITES
 from mmulator.host.cpu import Cpu
 
 CPU = Cpu("sm_90")

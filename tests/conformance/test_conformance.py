@@ -16,29 +16,29 @@ import numpy as np
 import pytest
 
 import mmulator as mm
+from mmulator.base.source import Source
 from mmulator.cli.app import run as mmulator
-from mmulator.compiler.options import CompileOptions
-from mmulator.conformance import cases, compare, kernels, memory, probes, report, run, values, vectors
-from mmulator.conformance.gpu import Gpu, GpuError
-from mmulator.conformance.launches import compare_launch
-from mmulator.conformance.stream import RandomStream
-from mmulator.conformance.subjects import Subject, forms, problem, subjects
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
+from mmulator.evaluation.conformance import cases, compare, kernels, memory, probes, report, run, values, vectors
+from mmulator.evaluation.conformance.gpu import Gpu, GpuError
+from mmulator.evaluation.conformance.launches import compare_launch
+from mmulator.evaluation.conformance.stream import RandomStream
+from mmulator.evaluation.conformance.subjects import Subject, forms, problem, subjects
 from mmulator.host.backend import HOW, Backend, Chip
 from mmulator.host.cpu import Cpu
+from mmulator.host.jobs.job import load_job
 from mmulator.host.module import Module
 from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.isa.targets import Target
-from mmulator.jobs.job import load_job
-from mmulator.launch.launch import How, Launch, Ran
-from mmulator.launch.observers import Observer
-from mmulator.launch.values import Aggregate
-from mmulator.numerics.formats import decode, element_type
-from mmulator.numerics.profiles import dot_key, profile_for
+from mmulator.matrix.numerics.formats import decode, element_type
+from mmulator.matrix.numerics.profiles import dot_key, profile_for
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.tree import Parameter
 from mmulator.ptx.verify import verify
-from mmulator.source import Source
+from mmulator.runtime.launch.launch import How, Launch, Ran
+from mmulator.runtime.launch.observers import Observer
+from mmulator.runtime.launch.values import Aggregate
+from mmulator.runtime.options import CompileOptions
 from tests.support.matrix_model import model_matmul
 from tests.support.places import ROOT
 from tests.support.ptx_text import stored
@@ -192,7 +192,7 @@ def test_layouts_of_wgmma_operands_do_not_overlap() -> None:
 
 
 def test_metadata_is_defined_unless_asked_otherwise() -> None:
-    from mmulator.layouts import sparse
+    from mmulator.matrix.layouts import sparse
 
     for name in (SOME[6], SOME[7], SOME[11]):
         subject = of(name)[0]
@@ -284,7 +284,7 @@ def test_a_wrong_bit_is_explained() -> None:
 
 def test_the_explanation_is_right() -> None:
     """The operands that it names give the result by the exact model: every family, any element."""
-    from mmulator.numerics.dot import dot
+    from mmulator.matrix.numerics.dot import dot
 
     tf32 = "mma.sp.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32"  # metadata may mix halves of two elements
     for name in (n for n in (*SOME, tf32) if parse_mnemonic(n).atype and "m8n8k4" not in n):
@@ -323,7 +323,7 @@ def test_another_arithmetic_does_not_pass(name: str, changes: Any, monkeypatch: 
         for kind_ in ("align", "floor", "ties", "near"):
             a, b, c = (x[:, :16] if x.shape[1] == 64 else x for x in values.operands(RandomStream(kind_), kind_, p, 40))
             want = model_matmul(key, DEVICE, a, b, c)
-            for module in ("mmulator.numerics.dot", "tests.support.matrix_model"):
+            for module in ("mmulator.matrix.numerics.dot", "tests.support.matrix_model"):
                 monkeypatch.setattr(f"{module}.profile_for", lambda *_, c=change: replace(right, **c))
             found[kind_] = int((model_matmul(key, DEVICE, a, b, c) != want).sum())
             monkeypatch.undo()
@@ -594,7 +594,7 @@ class Driver:
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     found = Driver()
-    monkeypatch.setattr("mmulator.conformance.gpu._bindings", lambda: found)
+    monkeypatch.setattr("mmulator.evaluation.conformance.gpu._bindings", lambda: found)
     return found
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.conformance.gpu import Gpu
-from mmulator.conformance.kernels import run_kernel
+from mmulator.evaluation.conformance.gpu import Gpu
+from mmulator.evaluation.conformance.kernels import run_kernel
 from mmulator.host.cpu import Cpu
 from mmulator.host.module import Module
 from tests.conformance.test_conformance import DEVICE, Driver
@@ -77,7 +77,7 @@ def test_a_gpu_is_asked_for_the_cluster_of_the_launch(
     directives: str, grid: int, cluster: Any, cooperative: bool, asked: list[Any], size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = Clustered()
-    monkeypatch.setattr("mmulator.conformance.gpu._bindings", lambda: driver)
+    monkeypatch.setattr("mmulator.evaluation.conformance.gpu._bindings", lambda: driver)
     text = KERNEL.format(directives=directives)
     blocks = grid * (2 if "blocksare" in directives else 1)
     for backend in (Gpu(), Cpu()):

@@ -5,11 +5,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from mmulator.conformance import tensors
-from mmulator.conformance.suites import SUITES
+from mmulator.evaluation.conformance import tensors
+from mmulator.evaluation.conformance.suites import SUITES
 from mmulator.host.cpu import Cpu
-from mmulator.layouts.tensormap import places
-from mmulator.program.addresses import SHARED_BASE
+from mmulator.matrix.layouts.tensormap import places
+from mmulator.ptx.program.addresses import SHARED_BASE
 from tests.support.tensor_bytes import load, store
 
 

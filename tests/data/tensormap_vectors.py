@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.layouts.tensormap import Encoded
-from mmulator.layouts.tensormap.modes import FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES
-from mmulator.layouts.tensormap.types import BY_DRIVER
+from mmulator.matrix.layouts.tensormap import Encoded
+from mmulator.matrix.layouts.tensormap.modes import FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES
+from mmulator.matrix.layouts.tensormap.types import BY_DRIVER
 from tests.data.bulk_vectors import KINDS, data
 from tests.support.places import DATA
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.debug.session import Session
-from mmulator.debug.stops import DebugError, Reason, StepScope
 from mmulator.errors import ExecutionFault
+from mmulator.observation.debug.session import Session
+from mmulator.observation.debug.stops import DebugError, Reason, StepScope
 from tests.support.ptx_text import stored
 from tests.support.sessions import BLACKWELL, GEMM, PIPELINE, launched, of_file
 

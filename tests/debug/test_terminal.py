@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.debug.program import Debugger
-from mmulator.debug.terminal import DebugTerminal
-from mmulator.debug.terminal_commands import COMMANDS
+from mmulator.observation.debug.program import Debugger
+from mmulator.observation.debug.terminal import DebugTerminal
+from mmulator.observation.debug.terminal_commands import COMMANDS
 from tests.debug.test_session import PARTED, expected, line
 from tests.support.nvcc import compiled, nvcc
 from tests.support.places import PACKAGE, ROOT

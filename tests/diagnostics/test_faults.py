@@ -5,7 +5,7 @@ import pytest
 
 from mmulator.errors import ExecutionFault, LaunchError, MmulatorError
 from mmulator.host.module import Module
-from mmulator.launch.values import Aggregate
+from mmulator.runtime.launch.values import Aggregate
 from tests.support.ptx_text import STORE_R1, kernel
 
 

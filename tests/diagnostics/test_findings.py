@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.diagnostics.findings.topics import FAULTS
-from mmulator.errors import ExecutionFault, LaunchError, LimitReached, UndefinedBehaviour, undefined
-from mmulator.findings import (
+from mmulator.base.findings import (
     Finding,
     Place,
     at_places,
@@ -21,8 +19,10 @@ from mmulator.findings import (
     places,
     union,
 )
-from mmulator.native.state import FaultKind
-from mmulator.rules import RULES, words
+from mmulator.base.rules import RULES, words
+from mmulator.errors import ExecutionFault, LaunchError, LimitReached, UndefinedBehaviour, undefined
+from mmulator.runtime.native.state import FaultKind
+from mmulator.sanitizer.diagnostics.findings.topics import FAULTS
 from tests.support.breaches import RULE, TWICE
 from tests.support.ptx_text import kernel
 

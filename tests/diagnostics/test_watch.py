@@ -6,7 +6,7 @@ import pytest
 import mmulator as mm
 from mmulator import Module
 from mmulator.cli.app import run
-from mmulator.diagnostics.watch import WatchedStore
+from mmulator.sanitizer.diagnostics.watch import WatchedStore
 from tests.support.ptx_text import stored
 
 TEXT = stored("stores")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from mmulator.diagnostics.faults.memory import wrapped
+from mmulator.base.source import Source
 from mmulator.ptx.parser import parse_module
-from mmulator.source import Source
+from mmulator.sanitizer.diagnostics.faults.memory import wrapped
 
 TEXT = """.version 8.0
 .target sm_80

@@ -15,11 +15,11 @@ from mmulator.doors.cudart import device as runtime
 from mmulator.doors.libcuda import device, modules
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import CODES, texts
-from mmulator.driver.chips import CHIPS
-from mmulator.driver.cubin import CubinResources
+from mmulator.host.driver.chips import CHIPS
+from mmulator.host.driver.cubin import CubinResources
 from mmulator.isa.targets import DEVICES
-from mmulator.launch import printing
-from mmulator.launch.limits import held_by
+from mmulator.runtime.launch import printing
+from mmulator.runtime.launch.limits import held_by
 
 SAID: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "device_h200.json").read_text())
 H200 = replace(CHIPS["sm_90"], product="NVIDIA H200", memory_clock=3201000, memory_bus=6016, memory=150109880320, l2=60 << 20)

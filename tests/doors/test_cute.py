@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mmulator.codegen.store import store
+from mmulator.base.codegen.store import store
 from mmulator.doors import cute
 
 

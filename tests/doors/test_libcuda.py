@@ -17,9 +17,9 @@ from mmulator.doors.libcuda.images import ptx_at
 from mmulator.doors.library.machines import HERE
 from mmulator.errors import ExecutionFault, LaunchError, LimitReached
 from mmulator.host.module import Module
-from mmulator.native.state import FaultKind
-from mmulator.toolkit.cubin import elf_size, ptx_within, with_ptx
-from mmulator.toolkit.joining import join
+from mmulator.ptx.toolkit.cubin import elf_size, ptx_within, with_ptx
+from mmulator.ptx.toolkit.joining import join
+from mmulator.runtime.native.state import FaultKind
 from tests.support.ptx_text import stored
 from tests.support.tours import trying
 

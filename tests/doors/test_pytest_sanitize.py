@@ -15,7 +15,7 @@ import struct
 import numpy as np
 import pytest
 import mmulator as mm
-from mmulator.driver import current, Region
+from mmulator.host.driver import current, Region
 
 DEVICE = os.environ.get("MMULATOR_DEVICE", "sm_90")  # doors are open before the file is read
 
@@ -34,7 +34,7 @@ def test_wrong():
     launch("twice")
 
 def test_right(mmulator):
-    assert launch("once").findings == () and mmulator.findings == [] and current().device.name == DEVICE
+    assert launch("once").findings == () and mmulator.base.findings == [] and current().device.name == DEVICE
     print("seed of", mmulator.seed)
 
 def test_in_a_fixture(launched):

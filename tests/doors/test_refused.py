@@ -12,7 +12,7 @@ import pytest
 import mmulator as mm
 from mmulator.doors.library import files
 from mmulator.errors import UnsupportedError
-from mmulator.toolkit.nvcc import find_nvcc
+from mmulator.ptx.toolkit.nvcc import find_nvcc
 from tests.support.places import ROOT
 
 CC = shutil.which("cc")
@@ -160,7 +160,7 @@ def test_a_verdict(tmp_path: Path) -> None:
 
 
 def test_an_exception_that_was_caught(tmp_path: Path) -> None:
-    program = "from mmulator.driver import current\nfrom mmulator.errors import UnsupportedError\n" + LAUNCH + """
+    program = "from mmulator.host.driver import current\nfrom mmulator.errors import UnsupportedError\n" + LAUNCH + """
 try:
     current().launch(current().load(PTX.decode()).function("reads"), 1, 32, bytes(8))
 except UnsupportedError:

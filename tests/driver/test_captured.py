@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.driver import Driver, Settings
 from mmulator.errors import ExecutionFault, LaunchError
-from mmulator.jobs.job import JobResult, load_job, run_job
-from mmulator.jobs.maps import resolve
-from mmulator.launch.regions import Region
-from mmulator.record.launches.capture import asked, capturing, without_paths
-from mmulator.record.launches.replay import difference, following
+from mmulator.host.driver import Driver, Settings
+from mmulator.host.jobs.job import JobResult, load_job, run_job
+from mmulator.host.jobs.maps import resolve
+from mmulator.observation.record.launches.capture import asked, capturing, without_paths
+from mmulator.observation.record.launches.replay import difference, following
+from mmulator.runtime.launch.regions import Region
 from tests.jobs.test_tensor_maps import PTX, X
 from tests.record.test_why_programs import KERNEL, TRITON, command
 from tests.support import places

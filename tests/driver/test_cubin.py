@@ -3,7 +3,7 @@
 import random
 import struct
 
-from mmulator.driver.cubin import CubinResources, resources
+from mmulator.host.driver.cubin import CubinResources, resources
 
 NAMES = b"\0.symtab\0.strtab\0.text.k\0.nv.info\0.nv.info.k\0"
 INFO = (

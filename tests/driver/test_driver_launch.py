@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mmulator.base.codegen.store import _ENTRY
 from mmulator.cli.output import error_data
-from mmulator.codegen.store import _ENTRY
-from mmulator.driver import Driver, Region, Settings
 from mmulator.errors import ExecutionFault, LaunchError
+from mmulator.host.driver import Driver, Region, Settings
+from mmulator.host.jobs.job import load_job, run_job
 from mmulator.host.module import Module
-from mmulator.jobs.job import load_job, run_job
-from mmulator.launch.regions import FROM
-from mmulator.native.state import HINTS
+from mmulator.runtime.launch.regions import FROM
+from mmulator.runtime.native.state import HINTS
 from tests.support.places import ROOT
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"

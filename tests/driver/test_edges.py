@@ -7,9 +7,9 @@ import pytest
 
 from mmulator.doors.triton.arguments import address_of
 from mmulator.doors.triton.arrays import stand_in
-from mmulator.driver import Driver, Memory, Region, Settings
 from mmulator.errors import ExecutionFault
-from mmulator.launch.regions import merged
+from mmulator.host.driver import Driver, Memory, Region, Settings
+from mmulator.runtime.launch.regions import merged
 
 PTX = """
 .version 8.3

@@ -15,9 +15,9 @@ import torch
 
 from mmulator.doors.triton.arguments import address_of
 from mmulator.doors.triton.arrays import stand_in
-from mmulator.driver import Driver, Memory, Settings, current, use
-from mmulator.driver.addresses import watch
 from mmulator.errors import ExecutionFault
+from mmulator.host.driver import Driver, Memory, Settings, current, use
+from mmulator.host.driver.addresses import watch
 from mmulator.host.module import Module
 from tests.support.waiting import PATIENCE, wait_until
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from mmulator.driver import Memory, Region
 from mmulator.errors import LaunchError
-from mmulator.launch.regions import BELOW, FREED, FROM, Regions, freed, merged
+from mmulator.host.driver import Memory, Region
+from mmulator.runtime.launch.regions import BELOW, FREED, FROM, Regions, freed, merged
 
 HIGH = 0x7F0000000000
 

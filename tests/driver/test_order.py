@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mmulator.driver import Driver, Region, Settings
+from mmulator.host.driver import Driver, Region, Settings
 from tests.support.ptx_text import stored
 
 # Each block takes a ticket now and then, and writes its number there.
@@ -25,12 +25,12 @@ ret; }
 @pytest.mark.parametrize("seed", [0, 3])
 def test_one_worker_knows_no_clock(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often it looks up, the same clusters are set aside at the same places."""
-    monkeypatch.setattr("mmulator.launch.workers.COUNTED_TURN", 1 << 13)
+    monkeypatch.setattr("mmulator.runtime.launch.workers.COUNTED_TURN", 1 << 13)
     driver, blocks, rounds = Driver(Settings(threads=1, seed=seed)), 12, 60
     function = driver.load(TICKETS).function("k")
     orders = []
     for piece, slow in ((1 << 24, 1e9), (4096, 1e9), (777, 1e-9)):
-        monkeypatch.setattr("mmulator.launch.workers.PIECE", slow)  # whatever took longer was too long
+        monkeypatch.setattr("mmulator.runtime.launch.workers.PIECE", slow)  # whatever took longer was too long
         log = np.zeros(1 + blocks * rounds, np.uint32)
         address = int(log.ctypes.data)
         params = address.to_bytes(8, "little") + rounds.to_bytes(4, "little")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mmulator.driver import Driver, Settings, progress
+from mmulator.host.driver import Driver, Settings, progress
 
 # A loop whose length depends on random numbers: LLVM, which compiles a hot kernel again, cannot compute the end of a plain count.
 SPIN = """.version 8.0

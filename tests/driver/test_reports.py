@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from mmulator.driver import Driver, Settings
-from mmulator.driver.report import Totals, again, block, elided, listener, short
 from mmulator.errors import LaunchError
+from mmulator.host.driver import Driver, Settings
+from mmulator.host.driver.report import Totals, again, block, elided, listener, short
 from mmulator.host.report import Report
 
 # A program of its own: three launches of one kernel, one of another with a long name.
 PROGRAM = '''
-from mmulator.driver import current
+from mmulator.host.driver import current
 TEXT = """.version 8.0
 .target sm_90
 .address_size 64

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.compiler.options import CompileOptions
-from mmulator.driver import Driver, Region, Settings
+from mmulator.base.findings import Finding
 from mmulator.errors import ExecutionFault, LaunchError, UndefinedBehaviour, UnstableResult
-from mmulator.findings import Finding
+from mmulator.host.driver import Driver, Region, Settings
+from mmulator.runtime.options import CompileOptions
 from tests.support.breaches import RULE, TWICE
 from tests.support.ptx_text import kernel
 
@@ -85,7 +85,7 @@ def test_seeds_together() -> None:
 PROGRAM = """
 import struct, sys
 import numpy as np
-from mmulator.driver import Region, current
+from mmulator.host.driver import Region, current
 out = np.zeros(4, np.uint32)
 function = current().load(open("k.ptx").read(), "k.ptx").function("k")
 for _ in range(3):

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.driver import Driver, Region, Settings
 from mmulator.errors import ExecutionFault, UnstableResult
 from mmulator.host import campaign
-from mmulator.launch.grid import order
+from mmulator.host.driver import Driver, Region, Settings
+from mmulator.runtime.launch.grid import order
 
 HEAD = """.version 8.0
 .target sm_80

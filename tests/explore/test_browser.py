@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from mmulator.explore import site
-from mmulator.explore.server import Server
-from mmulator.explore.view import Choices
-from mmulator.inspect.layouts.layout import layout
-from mmulator.inspect.views.tables import cells, label, run_of
+from mmulator.matrix.explore import site
+from mmulator.matrix.explore.server import Server
+from mmulator.matrix.explore.view import Choices
+from mmulator.matrix.inspect.layouts.layout import layout
+from mmulator.matrix.inspect.views.tables import cells, label, run_of
 from tests.support import browser
 from tests.support.browser import Browser
 

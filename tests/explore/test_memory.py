@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from mmulator.errors import OperandError
-from mmulator.explore import formats, memory, site, sparsity
-from mmulator.explore.view import View, leaves
-from mmulator.inspect.layouts.layout import layout, operands
 from mmulator.isa.types import TYPES
-from mmulator.layouts import sparse
-from mmulator.layouts.swizzle import SWIZZLES5
-from mmulator.numerics.formats import container, from_raw
+from mmulator.matrix.explore import formats, memory, site, sparsity
+from mmulator.matrix.explore.view import View, leaves
+from mmulator.matrix.inspect.layouts.layout import layout, operands
+from mmulator.matrix.layouts import sparse
+from mmulator.matrix.layouts.swizzle import SWIZZLES5
+from mmulator.matrix.numerics.formats import container, from_raw
 
 
 def chunks_of(document: list[dict[str, Any]]) -> dict[int, list[Any]]:

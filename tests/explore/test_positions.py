@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.explore import fragments, site
-from mmulator.explore.view import leaves
-from mmulator.inspect.layouts.layout import layout, operands
-from mmulator.inspect.views.layout import subtitle
 from mmulator.isa.names.words import legal_forms
+from mmulator.matrix.explore import fragments, site
+from mmulator.matrix.explore.view import leaves
+from mmulator.matrix.inspect.layouts.layout import layout, operands
+from mmulator.matrix.inspect.views.layout import subtitle
 
 
 @cache

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from mmulator.errors import OperandError
-from mmulator.explore import products
-from mmulator.explore.view import leaves
-from mmulator.numerics.formats import container, element_type
-from mmulator.numerics.profiles import dot_key
+from mmulator.matrix.explore import products
+from mmulator.matrix.explore.view import leaves
+from mmulator.matrix.numerics.formats import container, element_type
+from mmulator.matrix.numerics.profiles import dot_key
 from tests.support.matrix_model import model_matmul
 
 EVERY = [*leaves(products.choices())]

@@ -16,8 +16,8 @@ from urllib.parse import urlencode
 import pytest
 
 from mmulator.cli.app import run
-from mmulator.explore import fragments, site
-from mmulator.explore.server import HOST, Server, respond
+from mmulator.matrix.explore import fragments, site
+from mmulator.matrix.explore.server import HOST, Server, respond
 from tests.support import places
 from tests.support.schemas import checked
 

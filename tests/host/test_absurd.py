@@ -12,7 +12,7 @@ import pytest
 import mmulator as mm
 from mmulator import inspect
 from mmulator.errors import MmulatorError
-from mmulator.layouts import sparse
+from mmulator.matrix.layouts import sparse
 
 Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 TEXT = """.version 8.0

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from mmulator import classes
+from mmulator.base import classes
 
 OPTIONS: list[dict[str, bool]] = [
     {}, {"frozen": True}, {"eq": False}, {"frozen": True, "eq": False}, {"repr": False}, {"frozen": True, "repr": False},

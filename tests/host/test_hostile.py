@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mmulator.base.source import Source, Span, printable
 from mmulator.cli.app import run
 from mmulator.errors import InvalidInstructionError, LaunchError, MmulatorError, PtxSyntaxError
 from mmulator.host.module import Module
 from mmulator.ptx.parser import parse_module
-from mmulator.source import Source, Span, printable
 from tests.support import terminals
 from tests.support.ptx_text import HEAD, STORE_R1, kernel
 
@@ -89,7 +89,7 @@ def test_shared_memory_has_the_bounds_of_the_chip() -> None:
 
 
 def test_blocks_that_this_machine_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mmulator.launch.limits.host_memory", lambda: 1 << 24)
+    monkeypatch.setattr("mmulator.runtime.launch.limits.host_memory", lambda: 1 << 24)
     text = kernel(".local .align 4 .b8 x[262144]; mov.u64 %rd1, x; st.local.u32 [%rd1], 7;")
     with pytest.raises(LaunchError, match="not fit into the memory of this machine"):
         Module.load(text)["k"].launch(1, 1024, [np.zeros(32, np.uint32)])

@@ -27,16 +27,16 @@ from mmulator.inspect import (
     descriptor_from_cute,
     make_tile,
 )
-from mmulator.inspect.descriptors.from_cute import tile_of_layout
-from mmulator.inspect.descriptors.tile import canonical, tile_of
-from mmulator.inspect.tcgen05.descriptor import instruction_fields, instruction_word
-from mmulator.inspect.views.chunks import tile_cells, tile_text
-from mmulator.instruction.wgmma import shared_matrix
 from mmulator.isa.names.mnemonic import parse_mnemonic
-from mmulator.layouts import SWIZZLES, MatrixDescriptor, operand_addresses
-from mmulator.layouts.cute_layout import atom, tile_to_shape
-from mmulator.layouts.descriptors import SharedDescriptor
-from mmulator.layouts.swizzle import SWIZZLES5
+from mmulator.matrix.inspect.descriptors.from_cute import tile_of_layout
+from mmulator.matrix.inspect.descriptors.tile import canonical, tile_of
+from mmulator.matrix.inspect.tcgen05.descriptor import instruction_fields, instruction_word
+from mmulator.matrix.inspect.views.chunks import tile_cells, tile_text
+from mmulator.matrix.instruction.wgmma import shared_matrix
+from mmulator.matrix.layouts import SWIZZLES, MatrixDescriptor, operand_addresses
+from mmulator.matrix.layouts.cute_layout import atom, tile_to_shape
+from mmulator.matrix.layouts.descriptors import SharedDescriptor
+from mmulator.matrix.layouts.swizzle import SWIZZLES5
 from tests.support.places import ROOT
 
 F16 = "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mmulator.errors import OperandError, UnsupportedError
-from mmulator.inspect.views import svg
-from mmulator.inspect.views.svg import COLOURS, Canvas, fit, lane_class, text_width, to_png, wrap
+from mmulator.matrix.inspect.views import svg
+from mmulator.matrix.inspect.views.svg import COLOURS, Canvas, fit, lane_class, text_width, to_png, wrap
 
 
 def luminance(colour: str) -> float:

@@ -13,27 +13,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mmulator.base.rules import RULES, TOPICS
+from mmulator.base.source import Source, Span
 from mmulator.cli.app import run
 from mmulator.cli.output import print_error
 from mmulator.errors import InvalidInstructionError, MmulatorError, OperandError, UnsupportedError
 from mmulator.inspect import Explanation, explain, find_forms, group
-from mmulator.inspect.explanation import topics
-from mmulator.inspect.explanation.arithmetic import runs_on
-from mmulator.inspect.explanation.explain import explain_form
-from mmulator.inspect.explanation.paste import function_name, nvcc_options, paste_target, ptx_text, signatures
-from mmulator.inspect.listing import shape_set
-from mmulator.instruction.instruction import Instruction
 from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import FAMILIES, matrix_forms
 from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.isa.targets import DEVICES, TARGETS, Target
-from mmulator.layouts import fragment
-from mmulator.numerics.profiles import dot_key, profile_for
+from mmulator.matrix.inspect.explanation import topics
+from mmulator.matrix.inspect.explanation.arithmetic import runs_on
+from mmulator.matrix.inspect.explanation.explain import explain_form
+from mmulator.matrix.inspect.explanation.paste import function_name, nvcc_options, paste_target, ptx_text, signatures
+from mmulator.matrix.inspect.listing import shape_set
+from mmulator.matrix.instruction.instruction import Instruction
+from mmulator.matrix.layouts import fragment
+from mmulator.matrix.numerics.profiles import dot_key, profile_for
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
-from mmulator.rules import RULES, TOPICS
-from mmulator.source import Source, Span
 from tests.support.places import ROOT
 
 FORMS = list(dict.fromkeys(matrix_forms()))

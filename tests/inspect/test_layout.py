@@ -19,14 +19,23 @@ from tensor_layouts.atoms import MMAAtom
 from mmulator.cli.app import run
 from mmulator.errors import InvalidInstructionError, MmulatorError, OperandError
 from mmulator.inspect import Layout, layout
-from mmulator.inspect.layouts.layout import operands, other_answer
-from mmulator.inspect.views.svg import PAGE_HEIGHT, PAGE_WIDTH, text_width
-from mmulator.inspect.views.tables import CSV_COLUMNS, label, lane_table, matrix_table, repeat_of, run_of, to_csv, to_markdown
-from mmulator.instruction.instruction import Instruction
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.names.words import find_forms
-from mmulator.layouts import fragment, sparse
+from mmulator.matrix.inspect.layouts.layout import operands, other_answer
+from mmulator.matrix.inspect.views.svg import PAGE_HEIGHT, PAGE_WIDTH, text_width
+from mmulator.matrix.inspect.views.tables import (
+    CSV_COLUMNS,
+    label,
+    lane_table,
+    matrix_table,
+    repeat_of,
+    run_of,
+    to_csv,
+    to_markdown,
+)
+from mmulator.matrix.instruction.instruction import Instruction
+from mmulator.matrix.layouts import fragment, sparse
 from tests.support.places import ROOT
 from tests.support.raw_scales import raw_scales
 

@@ -14,7 +14,7 @@ from mmulator.errors import OperandError
 from mmulator.inspect import metadata_word, metadata_words, pattern_report
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
-from mmulator.layouts import sparse
+from mmulator.matrix.layouts import sparse
 
 F16 = "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
 BF16 = "mma.sp.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32"

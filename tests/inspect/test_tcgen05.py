@@ -12,7 +12,7 @@ from mmulator.errors import MmulatorError, OperandError, UnsupportedError
 from mmulator.inspect import explain, layout
 from mmulator.isa.form import forms_of
 from mmulator.isa.tcgen05 import ROWS
-from mmulator.layouts import tensor_memory as tm
+from mmulator.matrix.layouts import tensor_memory as tm
 
 PRODUCTS = (
     "m128n64 f16", "m64n64 f16", "m64n64 f16 f16 f16", "m256n64 bf16", "m128n64 bf16 cta_group::2", "m128n64 f16 sp",

@@ -11,11 +11,11 @@ import pytest
 import mmulator as mm
 from mmulator.errors import InvalidInstructionError, OperandError
 from mmulator.inspect import check_copy, describe_descriptor, parse_copy, tensor_box, tensor_map_fields
-from mmulator.inspect.descriptors.checks import Diagnostic
-from mmulator.inspect.tensormaps.box import CHUNK, TensorBox
-from mmulator.inspect.tensormaps.checks import check_bytes, check_map, check_reader
-from mmulator.inspect.views.chunks import box_text
-from mmulator.layouts.tensormap import modes
+from mmulator.matrix.inspect.descriptors.checks import Diagnostic
+from mmulator.matrix.inspect.tensormaps.box import CHUNK, TensorBox
+from mmulator.matrix.inspect.tensormaps.checks import check_bytes, check_map, check_reader
+from mmulator.matrix.inspect.views.chunks import box_text
+from mmulator.matrix.layouts.tensormap import modes
 from tests.support.places import ROOT
 
 PADDED_64 = np.zeros((64, 64), np.float16)[:, :60]

@@ -11,10 +11,10 @@ import pytest
 import mmulator as mm
 from mmulator import Instruction
 from mmulator.errors import ExecutionFault, MmulatorError, OperandError, UnsupportedError
-from mmulator.instruction import execution
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.targets import DEVICES
-from mmulator.layouts import sparse
+from mmulator.matrix.instruction import execution
+from mmulator.matrix.layouts import sparse
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 SP = "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"

@@ -13,7 +13,7 @@ import pytest
 import mmulator as mm
 from mmulator import Instruction
 from mmulator.errors import InvalidInstructionError, OperandError
-from mmulator.layouts import sparse
+from mmulator.matrix.layouts import sparse
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 WGMMA = "wgmma.mma_async.sync.aligned.m64n24k16.f32.f16.f16"
@@ -73,7 +73,7 @@ def test_m8n8k4_multiplies_four_matrices() -> None:
 
 def packed(i: Instruction, a: Any, b: Any, mode: str) -> tuple[Any, mm.MatrixDescriptor, mm.MatrixDescriptor]:
     """A and B [N, K] K-major in an image of shared memory."""
-    from mmulator.layouts import SWIZZLES, operand_addresses
+    from mmulator.matrix.layouts import SWIZZLES, operand_addresses
 
     width = SWIZZLES[mode].width
     image = np.zeros(65536, np.uint8)

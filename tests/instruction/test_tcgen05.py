@@ -8,9 +8,9 @@ import pytest
 
 import mmulator as mm
 from mmulator.errors import InvalidInstructionError, MmulatorError, OperandError, UnsupportedError
-from mmulator.layouts import sparse
-from mmulator.numerics.formats import from_raw, numpy_dtype, to_raw
-from mmulator.numerics.profiles import dot_key
+from mmulator.matrix.layouts import sparse
+from mmulator.matrix.numerics.formats import from_raw, numpy_dtype, to_raw
+from mmulator.matrix.numerics.profiles import dot_key
 from tests.support.matrix_model import model_matmul
 from tests.support.numerics_cases import elements
 

@@ -9,11 +9,11 @@ import pytest
 import mmulator as mm
 from mmulator.cli.app import run
 from mmulator.cli.why import random_matrices
-from mmulator.inspect.explanation.arithmetic import runs_on
-from mmulator.instruction.instruction import Instruction
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.targets import DEVICES
-from mmulator.numerics.formats import container
+from mmulator.matrix.inspect.explanation.arithmetic import runs_on
+from mmulator.matrix.instruction.instruction import Instruction
+from mmulator.matrix.numerics.formats import container
 
 FORMS = [f for f in matrix_forms() if f.atype and f.btype and f.dtype]
 F16 = "mma m16n8k16 f16 f32"

@@ -5,7 +5,7 @@ import pytest
 
 import mmulator as mm
 from mmulator.cli.app import run
-from mmulator.driver import Settings
+from mmulator.host.driver import Settings
 from mmulator.isa.chips import CHIPS, DEVICE_WORDS, PRODUCTS, device_of
 from mmulator.isa.names.cutlass import atom_words
 from mmulator.isa.names.words import find_forms, split

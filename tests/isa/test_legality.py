@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mmulator.instruction.instruction import Instruction
 from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.targets import TARGETS
+from mmulator.matrix.instruction.instruction import Instruction
 from tests.support.places import DATA
 from tests.support.ptxas import differences as differences
 from tests.support.ptxas.differences import Difference

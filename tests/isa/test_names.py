@@ -5,13 +5,13 @@ import random
 
 import pytest
 
+from mmulator.base.source import Source, Span
 from mmulator.errors import InvalidInstructionError
 from mmulator.isa.form import forms_of
 from mmulator.isa.matrix import FAMILIES, MATRIX_ROWS, matrix_forms
 from mmulator.isa.names.mnemonic import parse_mnemonic
 from mmulator.isa.row import Requirement
 from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target
-from mmulator.source import Source, Span
 
 FORMS = list(matrix_forms())
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"

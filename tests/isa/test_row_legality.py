@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import mmulator as mm
+from mmulator.base.source import Source
 from mmulator.isa.row import Row
-from mmulator.program.uses import uses_and_defs
 from mmulator.ptx.parser import parse_module
+from mmulator.ptx.program.uses import uses_and_defs
 from mmulator.ptx.tree import Address
-from mmulator.source import Source
 from tests.support.places import DATA
 from tests.support.ptx_text import STORE_R1, kernel
 from tests.support.ptxas import rows as row_statements

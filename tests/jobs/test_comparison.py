@@ -6,10 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from mmulator.distance import distances
+from mmulator.base.distance import distances
 from mmulator.errors import LaunchError
-from mmulator.isa.names.words import find_forms
-from mmulator.jobs.comparison import (
+from mmulator.host.jobs.comparison import (
     Expectation,
     Tolerance,
     accumulator,
@@ -19,7 +18,8 @@ from mmulator.jobs.comparison import (
     where_in_registers,
     where_wrong,
 )
-from mmulator.layouts import fragment
+from mmulator.isa.names.words import find_forms
+from mmulator.matrix.layouts import fragment
 
 BITS = Tolerance()
 NARROW = (

@@ -7,8 +7,8 @@ import pytest
 
 import mmulator as mm
 from mmulator.errors import LaunchError
-from mmulator.jobs.job import load_job, parse_argument, run_job
-from mmulator.jobs.maps import MapOf, resolve
+from mmulator.host.jobs.job import load_job, parse_argument, run_job
+from mmulator.host.jobs.maps import MapOf, resolve
 
 # A box of 8 x 64 elements of 16 bits from row 2 on; the map is a parameter or a variable.
 _HEAD = """

@@ -12,8 +12,8 @@ import pytest
 
 import mmulator as mm
 from mmulator.cli.app import run
-from mmulator.judging.verdict import Verdict, VerdictKind
-from mmulator.judging.warden import below
+from mmulator.evaluation.judging.verdict import Verdict, VerdictKind
+from mmulator.evaluation.judging.warden import below
 from tests.support.schemas import checked
 
 TWICE = """.version 8.0

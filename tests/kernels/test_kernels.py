@@ -2,8 +2,8 @@
 
 import pytest
 
-from mmulator.codegen import stencils
-from mmulator.codegen.stencils import Records
+from mmulator.base.codegen import stencils
+from mmulator.base.codegen.stencils import Records
 from mmulator.compiler import warm
 from tests.support import corpus
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmulator.driver import Driver, Settings
 from mmulator.errors import ExecutionFault, LaunchError
+from mmulator.host.driver import Driver, Settings
+from mmulator.host.jobs.job import load_job, run_job
 from mmulator.host.module import Module
-from mmulator.jobs.job import load_job, run_job
 from tests.support.places import ROOT
 
 PTX = ROOT / "tests" / "kernels" / "ptx" / "cluster.ptx"  # by nvcc, with grid.sync() of cooperative_groups
@@ -63,7 +63,7 @@ def test_launch_files_and_the_driver_know_both(tmp_path: Path) -> None:
     function = driver.load(PTX.read_text()).function("grid_of_clusters")
     given, out = np.arange(8, dtype=np.int32) + 1, np.zeros(8, np.int32)
     regions = []
-    from mmulator.launch.regions import Region
+    from mmulator.runtime.launch.regions import Region
 
     for array in (given, out):
         regions.append(Region(array.ctypes.data, array.nbytes, "an array"))

@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.codegen.loading import address
+from mmulator.base.codegen.loading import address
 from mmulator.errors import ExecutionFault
 from mmulator.host.module import Module
 from mmulator.host.report import Report
-from mmulator.launch.arguments import Signature
-from mmulator.launch.grid import Grid
-from mmulator.launch.launch import How, Launch
-from mmulator.launch.resident import Resident
-from mmulator.launch.shape import LaunchShape
-from mmulator.launch.work import class_totals
-from mmulator.native.state import Stop
-from mmulator.native.threads.scheduler import run_clusters
+from mmulator.runtime.launch.arguments import Signature
+from mmulator.runtime.launch.grid import Grid
+from mmulator.runtime.launch.launch import How, Launch
+from mmulator.runtime.launch.resident import Resident
+from mmulator.runtime.launch.shape import LaunchShape
+from mmulator.runtime.launch.work import class_totals
+from mmulator.runtime.native.state import Stop
+from mmulator.runtime.native.threads.scheduler import run_clusters
 from tests.launch.test_processes import FORKED, finish, start
 from tests.support.ptx_text import STORE_R1, kernel
 

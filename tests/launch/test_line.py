@@ -10,13 +10,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mmulator.codegen.loading import address
+from mmulator.base.codegen.loading import address
 from mmulator.host.module import Module
-from mmulator.launch import resident, workers
-from mmulator.launch.arena import Heap, pointer
-from mmulator.launch.grid import Grid, Line, order
-from mmulator.native.state import Cluster, Launch, Share
-from mmulator.native.threads.cluster import NO_CLUSTER, begin_next, next_cluster
+from mmulator.runtime.launch import resident, workers
+from mmulator.runtime.launch.arena import Heap, pointer
+from mmulator.runtime.launch.grid import Grid, Line, order
+from mmulator.runtime.native.state import Cluster, Launch, Share
+from mmulator.runtime.native.threads.cluster import NO_CLUSTER, begin_next, next_cluster
 from tests.support.ptx_text import kernel
 
 

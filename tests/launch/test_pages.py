@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from mmulator.launch import pages
+from mmulator.runtime.launch import pages
 
 SIZES = (1, 4096, 5000, 1 << 18, pages._SHARED, pages._SHARED + 1, 10_000_000, 11_000_000)
 

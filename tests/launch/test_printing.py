@@ -6,11 +6,11 @@ import time
 import numpy as np
 import pytest
 
-from mmulator.driver import Driver
 from mmulator.errors import ExecutionFault
+from mmulator.host.driver import Driver
 from mmulator.host.module import Module
 from mmulator.host.report import Report
-from mmulator.launch import printing
+from mmulator.runtime.launch import printing
 from tests.support.ptx_text import kernel
 
 DECLARED = ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n"

@@ -109,7 +109,7 @@ def test_fork_while_a_property_is_computed(tmp_path: Path) -> None:
     code = FORKED + """
 import warnings
 warnings.simplefilter("ignore", DeprecationWarning)
-from mmulator.lazy import cached_property
+from mmulator.base.lazy import cached_property
 begun, over, parent = threading.Event(), threading.Event(), os.getpid()
 class Slow:
     @cached_property
@@ -229,7 +229,7 @@ def test_the_command_ends_soon_after_ctrl_c(tmp_path: Path) -> None:
 def test_a_text_is_loaded_while_llvm_works(tmp_path: Path) -> None:
     """The first text waits for a lock that LLVM's thread holds, since it imports what reads texts; later ones do not."""
     code = """
-from mmulator.codegen.locks import no_fork
+from mmulator.base.codegen.locks import no_fork
 mm.Module.load(body(1, 9))
 held, over = threading.Event(), threading.Event()
 def hold():

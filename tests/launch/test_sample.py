@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mmulator.launch import sample
+from mmulator.runtime.launch import sample
 
 
 @pytest.mark.parametrize("clusters", [1, 263, 527, 528, 529, 2111, 2112, 4099, 100_000, 9_999_999])

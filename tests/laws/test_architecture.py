@@ -11,23 +11,40 @@ from mmulator.isa import table
 from tests.support import places, sources
 
 ROOT = sources.SOURCE
-# Each layer imports only layers before it; names in one tuple do not know each other.
-ORDER: tuple[tuple[str, ...], ...] = (
-    ("lazy", "classes", "refusals"), ("entries", "schemas"), ("floating",), ("location",), ("source",), ("rules", "demangle"),
-    ("findings",), ("errors",), ("files", "sarif", "versions"),
-    ("interop", "tables"), ("distance", "names"), ("codegen",), ("isa",),
-    ("numerics", "layouts"),
-    ("twin",), ("instruction",), ("inspect",),
-    ("toolkit",), ("ptx",), ("program",), ("native",), ("sanitizer",), ("compiler",), ("launch",), ("diagnostics",),
-    ("settings",), ("host",), ("driver",), ("jobs",), ("record",), ("debug",), ("spread",), ("doors",), ("judging",),
-    ("conformance",), ("explore",), ("cli",), ("__main__",),
-)  # fmt: skip
-RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
+# The rooms of src/mmulator/, each with its layers (folders and files of it): a room imports only rooms before it, a layer only
+# layers before it; layers in one tuple do not know each other. ".": what a room has beside the layers that are named.
+ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "base": (
+        ("lazy", "classes", "refusals"), ("schemas", "floating"), ("location",), ("source",), ("rules", "demangle"),
+        ("findings",), ("errors",), ("files", "versions", "interop", "tables"), ("distance", "names"), ("codegen",),
+    ),
+    "errors": ((".",),),
+    "isa": ((".",),),
+    "matrix": (("numerics", "layouts"), ("twin",), ("instruction",), ("inspect",), ("explore",)),
+    "inspect": ((".",),),
+    "ptx": (("toolkit",), (".",), ("program",)),
+    "runtime": (("native",), ("options", "code"), ("compiled",), ("launch",)),
+    "sanitizer": ((".", "sarif"), ("diagnostics",)),
+    "compiler": ((".",),),
+    "host": (("entries",), ("settings",), (".",), ("driver",), ("jobs",)),
+    "observation": (("record",), ("debug",)),
+    "doors": ((".",),),
+    "evaluation": (("spread",), ("judging",), ("conformance",)),
+    "cli": ((".",),),
+    "__main__": ((".",),),
+}  # fmt: skip
+RANK = {
+    f"{room}/{name}": (number, rank)
+    for number, (room, layers) in enumerate(ROOMS.items()) for rank, names in enumerate(layers) for name in names
+}  # fmt: skip
 LONGEST = 500  # lines
 
 
 def layer(path: Path) -> str:
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+    """The room and the layer of a file, or of a folder."""
+    room, *parts = path.relative_to(ROOT).with_suffix("").parts
+    name = parts[0] if parts and f"{room}/{parts[0]}" in RANK else "."
+    return room if name == "." and f"{room}/." not in RANK else f"{room}/{name}"
 
 
 Imports = tuple[ast.Import | ast.ImportFrom, ...]
@@ -43,31 +60,7 @@ def statements(path: Path) -> tuple[Imports, Imports]:
     return every, running
 
 
-def imported(path: Path) -> set[str]:
-    """First component below mmulator of everything a file imports, inside functions too."""
-    found: set[str] = set()
-    for node in statements(path)[0]:
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [a.name for a in node.names]
-        elif node.module and not node.level:
-            names = [f"{node.module}.{a.name}" for a in node.names] if node.module == "mmulator" else [node.module]
-        found |= {n.split(".")[1] for n in names if n.startswith("mmulator.")}
-    return found
-
-
 FILES = [p for p in sources.FILES if p != ROOT / "__init__.py"]
-
-
-def test_imports_go_one_way() -> None:
-    upward = []
-    for path in FILES:
-        own = layer(path)
-        for other in imported(path) - {own, "__version__"}:
-            assert other in RANK, f"{path}: {other} has no place in the order of layers"
-            if RANK[other] >= RANK[own]:
-                upward.append(f"{path.relative_to(ROOT)} ({own}) imports {other}")
-    assert len(FILES) > 500 and not upward
 
 
 # circles ---------------------------------------------------------------------------------------------------------------
@@ -125,6 +118,22 @@ def test_there_is_no_circle_of_imports(for_types: bool) -> None:
     assert not list(circles({module: imports(module, for_types) for module in MODULES}))
 
 
+def test_imports_go_one_way() -> None:
+    upward = []
+    for module, path in MODULES.items():
+        own = layer(path)
+        for other in {layer(MODULES[m]) for m in imports(module)} - {own}:
+            if RANK.get(other, (0, 0)) >= RANK.get(own, (0, 0)):
+                upward.append(f"{path.relative_to(ROOT)} ({own}) imports {other}")
+    assert len(FILES) > 500 and not upward
+
+
+def test_every_file_has_a_layer() -> None:
+    """A file of a room whose layers are all named stands in one of them; only a room's first page stands beside them."""
+    without = sorted(str(p.relative_to(ROOT)) for p in FILES if layer(p) not in RANK)
+    assert without == [f"{room}/__init__.py" for room in sorted(ROOMS) if f"{room}/." not in RANK]
+
+
 def test_what_code_is_written_with_knows_no_instruction() -> None:
     """compiler/emit/ is below all else of the compiler."""
     emit = [m for m in MODULES if m.startswith("mmulator.compiler.emit")]
@@ -132,35 +141,47 @@ def test_what_code_is_written_with_knows_no_instruction() -> None:
     assert len(emit) > 4 and not {m: names for m, names in above.items() if names}
 
 
-LARGEST, LARGEST_DOOR, LONGEST_FOLDER = 0.10, 0.04, 30  # of all lines; files of a folder, but of chapters
+LARGEST_ROOM, LARGEST, LARGEST_DOOR = 0.20, 0.10, 0.04  # of all lines: a room, a layer, a door
+MOST_ROOMS, MOST_LOOSE, LONGEST_FOLDER = 12, 6, 30  # folders and files of src/mmulator/; files of a folder, but of chapters
 
 
-def rooms() -> tuple[Counter[str], Counter[Path]]:
-    """Lines of each room (a folder of the package, of doors/ each door), and files of each folder."""
+def sizes() -> tuple[Counter[str], Counter[Path]]:
+    """Lines of each room, each layer and each door, and files of each folder."""
     lines, files = Counter[str](), Counter[Path]()
     for path in FILES:
-        room = "/".join(path.relative_to(ROOT).parts[:2]) if layer(path) == "doors" else layer(path)
-        lines[room] += len(sources.text(path).splitlines())
+        room = path.relative_to(ROOT).parts[0]
+        for name in {room, layer(path), *(["/".join(path.relative_to(ROOT).parts[:2])] if room == "doors" else ())}:
+            lines[name] += len(path.read_text().splitlines())
         files[path.parent] += path.stem != "__init__"
     return lines, files
 
 
 def test_no_room_is_too_large() -> None:
-    """A room has at most a tenth of all lines, a door at most a twenty-fifth (doors/ is many), a folder at most 30 files."""
-    lines, files = rooms()
-    limit = {True: LARGEST_DOOR * sum(lines.values()), False: LARGEST * sum(lines.values())}
-    assert not {room: n for room, n in lines.items() if n > limit["/" in room]}
+    """A room has at most a fifth of all lines, a layer a tenth, a door a twenty-fifth (doors/ is many), a folder 30 files."""
+    lines, files = sizes()
+    every = sum(n for name, n in lines.items() if "/" not in name)
+    for name, n in lines.items():
+        most = LARGEST_ROOM if "/" not in name or name.endswith("/.") else LARGEST_DOOR if name.startswith("doors/") else LARGEST
+        assert n <= most * every, name
     assert not {str(f): n for f, n in files.items() if n > LONGEST_FOLDER and f != ROOT / "isa"}
+
+
+def test_the_package_explains_itself() -> None:
+    """`ls src/mmulator`: rooms, and few files beside them; each room says on its first page what it is for."""
+    folders = {p.name for p in ROOT.iterdir() if p.is_dir() and p.name != "__pycache__"}
+    loose = {p.stem for p in ROOT.iterdir() if p.is_file()}
+    assert folders | loose - {"__init__", "py"} == {*ROOMS} and len(folders) <= MOST_ROOMS and len(loose) <= MOST_LOOSE
+    assert all(ast.get_docstring(ast.parse((ROOT / room / "__init__.py").read_text())) for room in folders)
 
 
 # chapters -----------------------------------------------------------------------------------------------------------
 CHAPTERS = {module.__name__.rpartition(".")[2] for module in table.CHAPTERS}
-OWN = {"chunks", "cublas", "execution", "instruction", "matmul", "operands", "why"}  # of instruction/
+OWN = {"chunks", "cublas", "execution", "instruction", "matmul", "operands", "why"}  # of matrix/instruction/
 
 
 def test_chapters_have_one_name_on_every_storey() -> None:
     """A file of meanings and one of `Instruction` is named as the file of its rows in isa/."""
-    for storey, shared in (("compiler/meaning", set()), ("instruction", OWN)):
+    for storey, shared in (("compiler/meaning", set()), ("matrix/instruction", OWN)):
         files = {p.stem for p in (ROOT / storey).glob("*.py")} - {"__init__"}
         assert files <= CHAPTERS | shared and not CHAPTERS & shared
 
@@ -168,7 +189,7 @@ def test_chapters_have_one_name_on_every_storey() -> None:
 def test_no_two_native_functions_have_one_name() -> None:
     """A kernel's native code is one program: of two functions of one name it would call whichever came first."""
     where: dict[str, list[str]] = {}
-    for storey in ("native", "sanitizer"):
+    for storey in ("runtime/native", "sanitizer"):
         for path in sorted((ROOT / storey).rglob("*.py")):
             for node in {*sources.natives(tree := sources.tree(path))} & {*tree.body}:
                 where.setdefault(node.name, []).append(f"{storey}/{path.stem}")
@@ -211,13 +232,13 @@ def test_import_is_light() -> None:
 
 
 # answers and views -----------------------------------------------------------------------------------------------------
-VIEWS = "mmulator.inspect.views"
+VIEWS = "mmulator.matrix.inspect.views"
 
 
 def test_nothing_below_imports_a_view() -> None:
-    """Views know the answers; an answer finds its view by the table of inspect/answer.py, and the commands use both."""
+    """Views know the answers; an answer finds its view by the table of matrix/inspect/answer.py, and the commands use both."""
     known = {m for m in MODULES if any(i.startswith(VIEWS) for i in imports(m))}
-    assert all(m.startswith((VIEWS, "mmulator.explore", "mmulator.cli")) for m in known), known
+    assert all(m.startswith((VIEWS, "mmulator.matrix.explore", "mmulator.cli")) for m in known), known
 
 
 def test_every_answer_has_its_views() -> None:
@@ -225,11 +246,11 @@ def test_every_answer_has_its_views() -> None:
     import inspect
     from importlib import import_module
 
-    from mmulator.inspect.answer import VIEWS as TABLE
-    from mmulator.inspect.answer import Answer
+    from mmulator.matrix.inspect.answer import VIEWS as TABLE
+    from mmulator.matrix.inspect.answer import Answer
 
     for module in MODULES:
-        if module.startswith("mmulator.inspect."):
+        if module.startswith("mmulator.matrix.inspect."):
             import_module(module)
     assert {c.__name__ for c in Answer.__subclasses__()} == set(TABLE)
     for answer, views in TABLE.items():
@@ -253,7 +274,10 @@ def test_questions_load_neither_llvm_nor_the_twin(words: tuple[str, ...]) -> Non
     import subprocess
     import sys
 
-    heavy = ["llvmlite", "mmulator.codegen", "mmulator.twin", "mmulator.native", "mmulator.host", "mmulator.instruction"]
+    heavy = [
+        "llvmlite", "mmulator.base.codegen", "mmulator.matrix.twin", "mmulator.runtime.native", "mmulator.host.module",
+        "mmulator.host.driver", "mmulator.matrix.instruction",
+    ]  # fmt: skip
     code = (
         f"import sys; from mmulator.cli.app import run; code = run({[*words]}); "
         f"print(code, [m for m in {heavy} if m in sys.modules], file=sys.stderr)"

@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from mmulator.diagnostics.findings.orders import MOST_CLUSTERS
-from mmulator.launch.limits import MAX_CLUSTER, MAX_LOCAL
-from mmulator.native.asynchrony.maps import MOST_ROW, MOST_SPAN
-from mmulator.native.state import ASYNC_GROUPS, TRANSFERS, FaultKind
+from mmulator.runtime.launch.limits import MAX_CLUSTER, MAX_LOCAL
+from mmulator.runtime.native.asynchrony.maps import MOST_ROW, MOST_SPAN
+from mmulator.runtime.native.state import ASYNC_GROUPS, TRANSFERS, FaultKind
 from mmulator.sanitizer.checks.proxy_state import METS
 from mmulator.sanitizer.checks.values import ROOM
 from mmulator.sanitizer.checks.waits import ATOMS
+from mmulator.sanitizer.diagnostics.findings.orders import MOST_CLUSTERS
 from mmulator.sanitizer.order.views import PLANES
 from mmulator.sanitizer.shadow.records import DOUBTS, MET
 from tests.support import sources
 
 ROOT = sources.SOURCE
 FILES = (
-    *sorted((ROOT / "native").rglob("*.py")), *sorted((ROOT / "sanitizer").rglob("*.py")),
-    ROOT / "twin" / "moves.py", ROOT / "twin" / "shared.py",
+    *sorted((ROOT / "runtime" / "native").rglob("*.py")), *sorted((ROOT / "sanitizer").rglob("*.py")),
+    ROOT / "matrix" / "twin" / "moves.py", ROOT / "matrix" / "twin" / "shared.py",
 )  # fmt: skip
 LONGEST = 1 << 21  # rounds of a loop that does not look at the stop flag: some milliseconds
 TEXT = LONGEST  # what is counted in the text of a module, or in the call that launches it, and no program can change
@@ -46,7 +46,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "cluster.span_count": (TEXT, "kinds of memory of a cluster: resident.py"),
     "cta.launch.tiles": (TEXT, "accumulators of a kernel's wgmma"),
     "launch.noisy_count": (TEXT, "blocks of code of the kernel that access memory"),
-    "steps.cell_count": (TEXT, "words that the user watches: debug/watching.py"),
+    "steps.cell_count": (TEXT, "words that the user watches: observation/debug/watching.py"),
     "launch.watch_count": (TEXT, "names that the user watches"),
     "o.bound": (1 << 18, "agents of a cluster: findings/orders.py"),
     "o.planes": (2 * PLANES, "a constant of the kernel"),

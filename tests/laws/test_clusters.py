@@ -7,8 +7,8 @@ import pytest
 
 from mmulator.errors import ExecutionFault
 from mmulator.host.module import Module
-from mmulator.launch.shape import Extent
-from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.ptx.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.runtime.launch.shape import Extent
 from tests.support.clusters import SHAPES, kernel, launched, ranks, times
 from tests.support.memory_ways import PATTERN, TARGET, WINDOW, Statement, statements
 

@@ -19,14 +19,14 @@ from typing import Any
 
 import pytest
 
-from mmulator.driver import Settings
+from mmulator.host.driver import Settings
 from mmulator.host.module import Module
+from mmulator.host.settings import INTERNAL, variables
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.row import OperandSpec
 from mmulator.isa.targets import DEVICES, TARGETS, Target
-from mmulator.settings import INTERNAL, variables
-from tests.laws.test_architecture import RANK
+from tests.laws.test_architecture import RANK, ROOMS
 from tests.laws.test_rows import EXCUSES
 from tests.support import forks, quick
 from tests.support.places import PACKAGE, ROOT
@@ -288,14 +288,14 @@ def test_variables_of_the_environment_are_in_the_table() -> None:
 
 
 def test_the_map_is_complete() -> None:
-    """The table of the house has every file and folder of src/mmulator/, in the order of the layers."""
+    """The table of the house has every room of src/mmulator/ and every layer of one, layers in the order of imports."""
     named = [n.strip("`/") for line in re.findall(r"^\| ((?:`[\w./]+`(?:, )?)+) \|", read("docs/design.md"), re.MULTILINE)
              for n in line.split(", ")]  # fmt: skip
-    face = {"__init__.py", "__init__.pyi", "__main__.py", "__pycache__", "py.typed", "entries.pyi"}
-    there = {p.name for p in (ROOT / "src/mmulator").iterdir()} - face
-    house = [n for n in named if n in there]
-    assert {*house} == there and len(house) == len(there)
-    ranks = [RANK[n.removesuffix(".py")] for n in house]
+    named = [n.removesuffix(".py") for n in named if n.split("/")[0] in ROOMS]
+    rooms = [room for room in ROOMS if (ROOT / "src/mmulator" / room).is_dir()]
+    layers = [n for n in RANK if n.split("/")[0] in rooms and not n.endswith("/.")]
+    assert sorted(n for n in named if n in {*layers, *rooms}) == sorted([*layers, *rooms])
+    ranks = [RANK[n] for n in named if n in RANK]
     assert ranks == sorted(ranks)
 
 

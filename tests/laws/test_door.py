@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.codegen.lang import Hook, Native
-from mmulator.codegen.values import Builder
+from mmulator.base.codegen.lang import Hook, Native
+from mmulator.base.codegen.values import Builder
 from mmulator.compiler import warm
 from mmulator.compiler.kernel import Jit
 from mmulator.host.module import Module
-from mmulator.native.hooks import blocks, events, moves, operands, tensor
-from mmulator.native.hooks.events import Access, Proxy
-from mmulator.native.hooks.profile import PROFILE
-from mmulator.native.hooks.steps import DETOURS, STEPS
-from mmulator.native.hooks.timeline import TIMELINE
+from mmulator.runtime.native.hooks import blocks, events, moves, operands, tensor
+from mmulator.runtime.native.hooks.events import Access, Proxy
+from mmulator.runtime.native.hooks.profile import PROFILE
+from mmulator.runtime.native.hooks.steps import DETOURS, STEPS
+from mmulator.runtime.native.hooks.timeline import TIMELINE
 from mmulator.sanitizer.instrument import SANITIZE
 from tests.support import sources
 from tests.support.memory_ways import READS, WRITES, Walk, statements
@@ -27,8 +27,8 @@ from tests.support.ptx_text import stored
 from tests.support.tracing import MEMORY, REGISTER, REGISTERS, TRACE, Event, traced
 
 PACKAGE = sources.SOURCE
-HOUSES = ("native", "sanitizer", "compiler", "diagnostics", "host")
-NATIVE = sorted(p for p in (PACKAGE / "native").rglob("*.py") if p.stem != "__init__")
+HOUSES = ("runtime/native/**", "runtime", "sanitizer/**", "compiler/**", "host")  # patterns of folders
+NATIVE = sorted(p for p in (PACKAGE / "runtime" / "native").rglob("*.py") if p.stem != "__init__")
 DOOR = "windows", "shapes"  # its files
 FIELDS = {"shared", "local", "windows", "host", "params"}  # of structs: where the memory behind a kernel's addresses lies
 READERS = {"field", "field_address", "warp", "launch_field"}  # that read a field by its name
@@ -80,14 +80,14 @@ def test_only_the_door_makes_pointers_of_integers(monkeypatch: pytest.MonkeyPatc
     for name, text in texts.items():
         module = getattr(called[name], "function", natives).__module__
         if made_pointers(text):
-            assert module in [f"mmulator.native.memory.{file}" for file in DOOR], f"{name} makes a pointer of an integer"
+            assert module in [f"mmulator.runtime.native.memory.{file}" for file in DOOR], f"{name} makes a pointer of an integer"
     for b in blocks:
         assert not made_pointers(b.text()), b.name
 
 
 def test_only_the_door_knows_where_memory_lies() -> None:
-    """launch/, which places memory and passes it on, is Python, and not looked at."""
-    for path in sorted(p for house in HOUSES for p in (PACKAGE / house).rglob("*.py")):
+    """runtime/launch/, which places memory and passes it on, is Python, and not looked at."""
+    for path in sorted(p for house in HOUSES for p in PACKAGE.glob(f"{house}/*.py")):
         _knows_not_where_memory_lies(path)
 
 

@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import load, shuffle, store
-from mmulator.codegen.types import ptr_to, u32
+from mmulator.base.codegen.lang import Native, native
+from mmulator.base.codegen.ops import load, shuffle, store
+from mmulator.base.codegen.types import ptr_to, u32
+from mmulator.base.rules.values import UNDEFINED_STORE
+from mmulator.base.source import Source
 from mmulator.compiler import meaning
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.emit.shadow import Shadow
 from mmulator.compiler.lowering import binding, definedness
 from mmulator.compiler.lowering.operands import write_result
-from mmulator.compiler.options import CompileOptions
 from mmulator.errors import InternalError
 from mmulator.host.module import Module
 from mmulator.isa import match, table
@@ -28,17 +29,16 @@ from mmulator.isa.matrix import MATRIX_ROWS
 from mmulator.isa.pieces import D_A_B, row, type_
 from mmulator.isa.row import Row
 from mmulator.isa.targets import PTX_VERSIONS
-from mmulator.program.as_ptxas.contract import contract
-from mmulator.program.blocks import build
-from mmulator.program.counts import instruction_class
-from mmulator.program.undefined import flow_of, takes_doubt
-from mmulator.program.uses import accesses, registers_of, uses_and_defs
+from mmulator.matrix.twin.moves import movmatrix_function
 from mmulator.ptx.parser import parse_module
+from mmulator.ptx.program.as_ptxas.contract import contract
+from mmulator.ptx.program.blocks import build
+from mmulator.ptx.program.counts import instruction_class
+from mmulator.ptx.program.undefined import flow_of, takes_doubt
+from mmulator.ptx.program.uses import accesses, registers_of, uses_and_defs
 from mmulator.ptx.tree import Address, Instruction
-from mmulator.rules.values import UNDEFINED_STORE
+from mmulator.runtime.options import CompileOptions
 from mmulator.sanitizer.instrument import SANITIZE
-from mmulator.source import Source
-from mmulator.twin.moves import movmatrix_function
 from tests.support import row_forms, rows, sources
 from tests.support.ptx_text import kernel
 
@@ -337,7 +337,7 @@ def test_a_row_that_says_nothing_is_lane_wise(body: str, monkeypatch: pytest.Mon
 
 # nobody else knows opcodes -----------------------------------------------------------------------------------------
 SOURCE = sources.SOURCE
-FILES = [p for p in sources.FILES if "ptx" not in p.relative_to(SOURCE).parts[:1]]
+FILES = [p for p in sources.FILES if p.parent != SOURCE / "ptx"]
 # Chapters, files for some instructions, and folders that name instructions to people or have functions of the same names: they
 # name what they are about, and decide by a row's columns all the same.
 NAMING = {"meaning", "lowering", "isa", "cli", "codegen", "conformance", "doors", "explore", "inspect", "instruction", "layouts",

@@ -15,23 +15,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmulator import files
+from mmulator.base import files
 from mmulator.errors import LaunchError, MmulatorError
-from mmulator.record.trace import write as write_trace
+from mmulator.observation.record.trace import write as write_trace
 from tests.support import sources
 from tests.support.places import ROOT
 
 # Who writes files without files.py, and why
 OTHERS = {
-    "files.py": "writes beside and renames",
-    "codegen/store.py": "the cache, which renames by itself, in a folder that it holds open",
-    "judging/children.py": "a folder of one verdict, which its parent reads and removes",
-    "judging/judge.py": "the same folder",
-    "judging/child.py": "the same folder",
-    "driver/report.py": "adds lines to a file that other processes add to, too",
-    "record/launches/replay.py": "makes an empty file, to be the one that writes the record",
+    "base/files.py": "writes beside and renames",
+    "base/codegen/store.py": "the cache, which renames by itself, in a folder that it holds open",
+    "evaluation/judging/children.py": "a folder of one verdict, which its parent reads and removes",
+    "evaluation/judging/judge.py": "the same folder",
+    "evaluation/judging/child.py": "the same folder",
+    "host/driver/report.py": "adds lines to a file that other processes add to, too",
+    "observation/record/launches/replay.py": "makes an empty file, to be the one that writes the record",
     "cli/app.py": "opens /dev/null",
-    "toolkit/wrapper.py": "writes to /dev/stdout, where nvcc was asked to",
+    "ptx/toolkit/wrapper.py": "writes to /dev/stdout, where nvcc was asked to",
     "doors/pytest_tests.py": "opens a file to see, before the tests, that it can be written",
 }
 SAVERS = {"save", "savez", "savez_compressed", "tofile", "dump"}  # of NumPy, json and pickle
@@ -69,7 +69,7 @@ def test_all_files_are_written_by_one_function() -> None:
             used.update(exempt)
         elif calls:
             found[name] = [f"{call.lineno}: {ast.unparse(call)}" for call in calls]
-    assert not found, "use mmulator.files, or say here why not"
+    assert not found, "use mmulator.base.files, or say here why not"
     assert used == {*OTHERS}
 
 
@@ -147,7 +147,7 @@ def test_commands_without_room(what: str, tmp_path: Path) -> None:
     name, *words = RUNS[what]
     (tmp_path / name).write_text("precious")
     run = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); from mmulator.cli.app import run;" \
-        "import mmulator.files; resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10)); sys.exit(run(sys.argv[1:]))"
+        "import mmulator.base.files; resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10)); sys.exit(run(sys.argv[1:]))"
     done = subprocess.run([sys.executable, "-c", run, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, "cannot write" in done.stderr, "Traceback" in done.stderr) == (1, True, False), done.stderr
     assert {p.name: p.read_text() for p in tmp_path.rglob("*") if p.is_file()} == {name: "precious"}

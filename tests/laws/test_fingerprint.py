@@ -6,15 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mmulator.codegen import sources
+from mmulator.base.codegen import sources
 from tests.support.places import ROOT
 
 # Nothing is compiled or run. Functions are made by the works of a default wheel: all of its kernels, and some of its keys.
 TRACE = """
 import json, sys
-from mmulator.codegen import engine, lang, loading
+from mmulator.base.codegen import engine, lang, loading
 from tools import ship
-from mmulator.codegen import shipped
+from mmulator.base.codegen import shipped
 
 seen, made, active = set(), set(), []
 loading._enter = lambda codes, quick=(): loading._loaded.update(dict.fromkeys(codes, 1))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mmulator.codegen.values import Value
+from mmulator.base.codegen.values import Value
 from mmulator.compiler import meaning
 from mmulator.compiler.lowering import binding
 from mmulator.compiler.lowering.binding import lanewise, prove

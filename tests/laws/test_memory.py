@@ -38,7 +38,7 @@ def test_edges_of_the_windows(kind: str) -> None:
 def test_the_pages_do_trap(edge: str, at: int) -> None:
     """One byte beyond a window ends the process; the bytes inside do not."""
     code = (
-        "import ctypes, sys; from mmulator.launch.arena import Heap, pointer;"
+        "import ctypes, sys; from mmulator.runtime.launch.arena import Heap, pointer;"
         f"held = Heap('{edge}').bytes(100, 1); p = pointer(held); [ctypes.string_at(p + n, 1) for n in range(100)];"
         f"print('inside', flush=True); ctypes.string_at(p + {at}, 1)"
     )

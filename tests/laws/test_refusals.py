@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from mmulator import refusals
+from mmulator.base import refusals
+from mmulator.base.refusals import Register, register
 from mmulator.doors.cudart import rows, table
 from mmulator.doors.libcuda import abi, loading
 from mmulator.doors.library import lifetime
 from mmulator.errors import UnsupportedError
-from mmulator.refusals import Register, register
 from tests.support import sources
 
 

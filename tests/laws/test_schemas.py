@@ -1,6 +1,6 @@
 """JSON documents: real output of every command has the schema that it says, and no field comes or goes without a new version.
 
-For a new field raise the minor number in schemas/__init__.py, for one that goes or changes the major one; then run
+For a new field raise the minor number in base/schemas/__init__.py, for one that goes or changes the major one; then run
 `python -m tools.pages.schemas`.
 """
 
@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 import mmulator as mm
+from mmulator.base.schemas import VERSIONS, named
+from mmulator.base.schemas.documents import schema_of
 from mmulator.cli.app import run
-from mmulator.schemas import VERSIONS, named
-from mmulator.schemas.documents import schema_of
 from tests.support.places import PACKAGE, ROOT
 from tests.support.ptx_text import stored
 from tests.support.schemas import checked
@@ -80,7 +80,7 @@ ELSEWHERE = {  # documents that other tests have a reason to make
 }  # fmt: skip
 PTX = stored("turn")
 PROGRAM = """import numpy as np
-from mmulator.driver import Region, current
+from mmulator.host.driver import Region, current
 out = np.zeros(64, np.uint32)
 turn = current().load(open("k.ptx").read(), "k.ptx").function("turn")
 current().launch(turn, 1, 64, out.ctypes.data.to_bytes(8, "little"), [Region(out.ctypes.data, 256, "out")])

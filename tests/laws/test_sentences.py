@@ -7,14 +7,17 @@ from functools import cache
 
 import pytest
 
-from mmulator.rules import RULES, words
-from mmulator.rules.text import OF_LAUNCHES
+from mmulator.base.rules import RULES, words
+from mmulator.base.rules.text import OF_LAUNCHES
 from tests.support import breaches, sources
 
 SOURCE = sources.SOURCE
 FILES = {
-    "faults": (*SOURCE.glob("diagnostics/faults/*.py"), *SOURCE.glob("diagnostics/*.py")),
-    "findings": (*SOURCE.glob("diagnostics/findings/*.py"), SOURCE / "rules" / "words.py", SOURCE / "findings.py"),
+    "faults": (*SOURCE.glob("sanitizer/diagnostics/faults/*.py"), *SOURCE.glob("sanitizer/diagnostics/*.py")),
+    "findings": (
+        *SOURCE.glob("sanitizer/diagnostics/findings/*.py"), SOURCE / "base" / "rules" / "words.py",
+        SOURCE / "base" / "findings.py",
+    ),
 }
 _PLACES = re.compile(rf"\{{\w*\}}|\n|{words.BETWEEN}")
 _WORDS = re.compile(r"[A-Za-z].*[a-z,;:)] [a-z(]|[a-z] .*[a-z]{3}")

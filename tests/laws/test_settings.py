@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 import mmulator as mm
-from mmulator import settings
 from mmulator.cli.commands import command_of
 from mmulator.cli.completion import offered
 from mmulator.cli.parser import Given, declared, parameters
 from mmulator.doors import pytest_plugin
-from mmulator.settings import DOORS, PREFIX, Setting, Settings, taken
+from mmulator.host import settings
+from mmulator.host.settings import DOORS, PREFIX, Setting, Settings, taken
 from tests.support.places import ROOT
 from tools.pages import spec_map
 

@@ -17,17 +17,21 @@ mm.Module.load("examples/handwritten/mma.ptx")["gemm"].launch((4, 4), 32, [A, B,
 # program; modules of the package at most; others, and parts of the package, of which none is imported
 STARTS = {
     "launch": ("import numpy as np\n" + LAUNCH, 72, (
-        "argparse", "rich", "ml_dtypes", "html", "shutil", "shlex", "random", "mmulator.cli", "mmulator.demangle",
-        "mmulator.diagnostics",
+        "argparse", "rich", "ml_dtypes", "html", "shutil", "shlex", "random", "mmulator.cli", "mmulator.base.demangle",
+        "mmulator.sanitizer.diagnostics",
     )),
     "run": ("from mmulator.cli.app import run; run(['run', 'examples/handwritten/launch.toml'])", 90, (
-        "shutil", "rich", "ml_dtypes", "mmulator.jobs.judgement", "mmulator.findings", "mmulator.rules", "mmulator.layouts",
-        "mmulator.diagnostics",
+        "shutil", "rich", "ml_dtypes", "mmulator.host.jobs.judgement", "mmulator.base.findings", "mmulator.base.rules",
+        "mmulator.matrix.layouts",
+        "mmulator.sanitizer.diagnostics",
     )),
     "check": ("from mmulator.cli.app import run; run(['check', 'examples/handwritten/mma.ptx'])", 146, ("shutil", "ml_dtypes")),
-    "help": ("from mmulator.cli.app import run; run(['--help'])", 13, ("numpy", "rich", "mmulator.codegen")),
+    "help": ("from mmulator.cli.app import run; run(['--help'])", 13, ("numpy", "rich", "mmulator.base.codegen")),
 }  # fmt: skip
-NEVER = ("llvmlite.binding", "pydantic", "mmulator.ptx.parser", "mmulator.twin", "mmulator.sanitizer", "mmulator.inspect")
+NEVER = (
+    "llvmlite.binding", "pydantic", "mmulator.ptx.parser", "mmulator.matrix.twin", "mmulator.sanitizer",
+    "mmulator.matrix.inspect",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", STARTS)

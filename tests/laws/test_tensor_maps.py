@@ -1,5 +1,6 @@
-"""A kernel's tensor map is what CUDA's driver encodes, or a fault: native code is held to layouts/tensormap/rules.py over what
-128 bytes can say, with every field at its edges, and no map whatever makes it count or divide by what nobody looked at."""
+"""A kernel's tensor map is what CUDA's driver encodes, or a fault: native code is held to matrix/layouts/tensormap/rules.py over
+what 128 bytes can say, with every field at its edges, and no map whatever makes it count or divide by what nobody looked at.
+"""
 
 import random
 import re
@@ -8,14 +9,14 @@ from functools import cache
 
 import numpy as np
 
-from mmulator.codegen.lang import native
-from mmulator.codegen.ops import stack
-from mmulator.codegen.types import ptr_to, u32
+from mmulator.base.codegen.lang import native
+from mmulator.base.codegen.ops import stack
+from mmulator.base.codegen.types import ptr_to, u32
 from mmulator.errors import OperandError
-from mmulator.layouts.tensormap import Encoded, fields
-from mmulator.layouts.tensormap.modes import BY_MODE
-from mmulator.layouts.tensormap.rules import refusals
-from mmulator.native.asynchrony.maps import MOST_ROW, MOST_SPAN, Box, MapFault, Mode, take_map
+from mmulator.matrix.layouts.tensormap import Encoded, fields
+from mmulator.matrix.layouts.tensormap.modes import BY_MODE
+from mmulator.matrix.layouts.tensormap.rules import refusals
+from mmulator.runtime.native.asynchrony.maps import MOST_ROW, MOST_SPAN, Box, MapFault, Mode, take_map
 from tests.support.tensor_map_fields import FIELDS, at_edges, at_random, bases, edges, put
 from tests.twin.test_moves import call
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from mmulator import versions
+from mmulator.base import versions
+from mmulator.base.versions import KNOWN, OLD, TABLE, UNTRIED, dotted, number, place
 from mmulator.doors import imports, internals
 from mmulator.errors import UnsupportedError
-from mmulator.versions import KNOWN, OLD, TABLE, UNTRIED, dotted, number, place
 from tests.support import sources
 from tests.support.places import ROOT
 

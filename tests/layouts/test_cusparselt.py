@@ -10,7 +10,7 @@ import pytest
 
 import mmulator as mm
 from mmulator.errors import OperandError, UnsupportedError
-from mmulator.layouts import sparse
+from mmulator.matrix.layouts import sparse
 from tests.support import places
 
 DATA = dict(np.load(places.DATA / "sparse_cusparselt.npz"))

@@ -12,8 +12,8 @@ from mmulator.errors import OperandError
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.names.mnemonic import parse_mnemonic
-from mmulator.layouts import SWIZZLES, Fragment, MatrixDescriptor, fragment, operand_addresses
-from mmulator.layouts.instruction_descriptor import KINDS, Variant
+from mmulator.matrix.layouts import SWIZZLES, Fragment, MatrixDescriptor, fragment, operand_addresses
+from mmulator.matrix.layouts.instruction_descriptor import KINDS, Variant
 
 FRAGMENTS: dict[Fragment, tuple[Form, str]] = {
     fragment(form, o.name): (form, o.name)

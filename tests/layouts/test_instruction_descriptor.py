@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from mmulator.errors import OperandError
-from mmulator.layouts.instruction_descriptor import (
+from mmulator.matrix.layouts.instruction_descriptor import (
     FORMATS,
     KINDS,
     SCALED,

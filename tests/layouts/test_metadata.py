@@ -10,8 +10,8 @@ from mmulator.errors import OperandError
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.names.mnemonic import parse_mnemonic
-from mmulator.layouts import sparse
-from mmulator.layouts.sparse import metadata
+from mmulator.matrix.layouts import sparse
+from mmulator.matrix.layouts.sparse import metadata
 
 SPARSE = [f for f in matrix_forms() if f.sparse]
 # one form for each way of placing and reading metadata

@@ -13,7 +13,7 @@ import mmulator as mm
 from mmulator.errors import OperandError, UnsupportedError
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
-from mmulator.layouts import operand_addresses, sparse
+from mmulator.matrix.layouts import operand_addresses, sparse
 from tests.support.places import DATA
 from tests.support.torch_stub import Tensor
 

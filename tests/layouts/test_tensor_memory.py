@@ -5,11 +5,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mmulator.codegen.lang import native
-from mmulator.codegen.types import ptr_to, u32, u64
-from mmulator.layouts import tensor_memory as tm
-from mmulator.layouts.descriptors import MatrixDescriptor, canonical, fields, fields5
-from mmulator.layouts.swizzle import SWIZZLES, SWIZZLES5
+from mmulator.base.codegen.lang import native
+from mmulator.base.codegen.types import ptr_to, u32, u64
+from mmulator.matrix.layouts import tensor_memory as tm
+from mmulator.matrix.layouts.descriptors import MatrixDescriptor, canonical, fields, fields5
+from mmulator.matrix.layouts.swizzle import SWIZZLES, SWIZZLES5
 from tests.twin.test_moves import call
 
 NUMS = (1, 2, 4, 8, 16, 32, 64, 128)

@@ -9,8 +9,8 @@ import pytest
 
 import mmulator as mm
 from mmulator.errors import OperandError
-from mmulator.layouts.tensormap import Encoded, fields, modes, rules, types
-from mmulator.layouts.tensormap.fields import StoredField
+from mmulator.matrix.layouts.tensormap import Encoded, fields, modes, rules, types
+from mmulator.matrix.layouts.tensormap.fields import StoredField
 from tests.support.torch_stub import Tensor
 
 TYPES = [t for t in types.TYPES if t.elements == 1]

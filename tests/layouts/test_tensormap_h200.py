@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from mmulator.layouts.tensormap import places
-from mmulator.layouts.tensormap.rules import begins_wrong, refusals
+from mmulator.matrix.layouts.tensormap import places
+from mmulator.matrix.layouts.tensormap.rules import begins_wrong, refusals
 from tests.data import tensormap_vectors as vectors
 from tests.support.tensor_bytes import load, store
 

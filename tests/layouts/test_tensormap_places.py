@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from mmulator.errors import OperandError
-from mmulator.layouts.swizzle import SWIZZLES as MATRIX_SWIZZLES
-from mmulator.layouts.tensormap import OUTSIDE, Encoded, modes, places
-from mmulator.layouts.tensormap.types import BY_NAME, TYPES
+from mmulator.matrix.layouts.swizzle import SWIZZLES as MATRIX_SWIZZLES
+from mmulator.matrix.layouts.tensormap import OUTSIDE, Encoded, modes, places
+from mmulator.matrix.layouts.tensormap.types import BY_NAME, TYPES
 from tests.support.tensor_bytes import converted, fill, load, moved, store
 
 SHARED = 1 << 17

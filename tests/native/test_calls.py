@@ -12,7 +12,7 @@ import pytest
 
 from mmulator.errors import LaunchError, UnsupportedError
 from mmulator.host.module import Module
-from mmulator.program.blocks import build
+from mmulator.ptx.program.blocks import build
 from tests.support.ptx_text import STORE_R1, kernel
 
 WIDTHS = (16, 32, 64)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mmulator.host.module import Module
-from mmulator.launch.shape import Extent
+from mmulator.runtime.launch.shape import Extent
 from tests.support.ptx_text import stored
 
 # Thread 0 asks while its block works: it counts in seen[block of the grid], and notes how many it has done before in turn[...].

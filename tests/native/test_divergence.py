@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mmulator.host.module import Module
-from mmulator.program.blocks import build
+from mmulator.ptx.program.blocks import build
 from tests.support.ptx_text import STORE_R1, kernel
 
 LANES = np.arange(32, dtype=np.uint32)
@@ -92,7 +92,7 @@ def long_block(n: int) -> str:
 
 
 def test_cutting_a_block_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mmulator.program import blocks as program
+    from mmulator.ptx.program import blocks as program
 
     whole = run(long_block(400))
     for limit in (0, 7, 100):

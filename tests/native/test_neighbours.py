@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from mmulator.base.source import Source
 from mmulator.compiler.meaning import memory
 from mmulator.errors import ExecutionFault
 from mmulator.host.module import Module
-from mmulator.program.blocks import build
-from mmulator.program.uniform import neighbours
 from mmulator.ptx.parser import parse_module
-from mmulator.source import Source
+from mmulator.ptx.program.blocks import build
+from mmulator.ptx.program.uniform import neighbours
 
 HEAD = ".version 8.7\n.target sm_80\n.address_size 64\n"
 

@@ -8,26 +8,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.codegen.lang import Native, native
-from mmulator.codegen.loading import address
-from mmulator.codegen.ops import cast_ptr
-from mmulator.codegen.types import i32, ptr, ptr_to, u32, u64
+from mmulator.base.codegen.lang import Native, native
+from mmulator.base.codegen.loading import address
+from mmulator.base.codegen.ops import cast_ptr
+from mmulator.base.codegen.types import i32, ptr, ptr_to, u32, u64
 from mmulator.host.cpu import diagnosis
 from mmulator.host.module import Module
-from mmulator.launch.arguments import Signature
-from mmulator.launch.grid import Grid
-from mmulator.launch.launch import How, Launch, compile_options
-from mmulator.launch.resident import Resident
-from mmulator.launch.shape import Extent, LaunchShape
-from mmulator.launch.workers import Workers
-from mmulator.native.asynchrony.mbarrier import complete_part
-from mmulator.native.asynchrony.pending import commit_group, covered, entry, has_room, issue, make_room, queue
-from mmulator.native.asynchrony.waiting import sleep_at
-from mmulator.native.state import ASYNC_GROUPS, COPIES, RESCHEDULE, AsyncGroup, Completes, Cta, Stop, Warp
-from mmulator.native.state import Launch as LaunchState
-from mmulator.native.threads.control import exit_lanes
-from mmulator.native.threads.renewal import begin_cluster
-from mmulator.native.threads.scheduler import run_clusters
+from mmulator.runtime.launch.arguments import Signature
+from mmulator.runtime.launch.grid import Grid
+from mmulator.runtime.launch.launch import How, Launch, compile_options
+from mmulator.runtime.launch.resident import Resident
+from mmulator.runtime.launch.shape import Extent, LaunchShape
+from mmulator.runtime.launch.workers import Workers
+from mmulator.runtime.native.asynchrony.mbarrier import complete_part
+from mmulator.runtime.native.asynchrony.pending import commit_group, covered, entry, has_room, issue, make_room, queue
+from mmulator.runtime.native.asynchrony.waiting import sleep_at
+from mmulator.runtime.native.state import ASYNC_GROUPS, COPIES, RESCHEDULE, AsyncGroup, Completes, Cta, Stop, Warp
+from mmulator.runtime.native.state import Launch as LaunchState
+from mmulator.runtime.native.threads.control import exit_lanes
+from mmulator.runtime.native.threads.renewal import begin_cluster
+from mmulator.runtime.native.threads.scheduler import run_clusters
 
 TEXT = """.version 8.7
 .target sm_90

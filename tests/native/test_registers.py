@@ -7,7 +7,7 @@ import pytest
 from mmulator.errors import ExecutionFault
 from mmulator.host.module import Module
 from mmulator.host.report import Report
-from mmulator.program.counts import entry_registers
+from mmulator.ptx.program.counts import entry_registers
 
 Change = tuple[str, int]
 HEAD = ".version 8.8\n.target sm_90a\n.address_size 64\n"

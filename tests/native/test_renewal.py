@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 import mmulator
-from mmulator.codegen.loading import address
-from mmulator.compiler.options import CompileOptions
+from mmulator.base.codegen.loading import address
 from mmulator.host.module import Module
-from mmulator.launch.arguments import Signature
-from mmulator.launch.grid import Grid
-from mmulator.launch.launch import How, Launch
-from mmulator.launch.resident import Resident
-from mmulator.launch.shape import LaunchShape
-from mmulator.native.state import Cluster, Cta, Stop, Warp
-from mmulator.native.threads.renewal import begin_cluster
-from mmulator.native.threads.scheduler import run_clusters
+from mmulator.runtime.launch.arguments import Signature
+from mmulator.runtime.launch.grid import Grid
+from mmulator.runtime.launch.launch import How, Launch
+from mmulator.runtime.launch.resident import Resident
+from mmulator.runtime.launch.shape import LaunchShape
+from mmulator.runtime.native.state import Cluster, Cta, Stop, Warp
+from mmulator.runtime.native.threads.renewal import begin_cluster
+from mmulator.runtime.native.threads.scheduler import run_clusters
+from mmulator.runtime.options import CompileOptions
 from tests.support.ptx_text import kernel
 
 HEAD = """

@@ -5,7 +5,7 @@ import pytest
 
 from mmulator.errors import ExecutionFault
 from mmulator.host.module import Kernel, Module
-from mmulator.native.state import PART, PARTS
+from mmulator.runtime.native.state import PART, PARTS
 from tests.support.ptx_text import kernel
 
 LANES = 32

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault
-from mmulator.launch.tensor_tables import key_of
-from mmulator.layouts.instruction_descriptor import KINDS, InstructionDescriptor, Variant
-from mmulator.numerics.profiles import DotKey
-from mmulator.twin.matrices import twin_matmul
+from mmulator.matrix.layouts.instruction_descriptor import KINDS, InstructionDescriptor, Variant
+from mmulator.matrix.numerics.profiles import DotKey
+from mmulator.matrix.twin.matrices import twin_matmul
+from mmulator.runtime.launch.tensor_tables import key_of
 from tests.support.tensor_cases import codes, draw, in_bytes, make, scale_factors, stored_bits
 from tests.support.tensor_kernels import A_AT, B_AT, Product, cells, launched, run, shared_image
 

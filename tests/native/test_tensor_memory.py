@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mmulator import Module
-from mmulator.layouts.tensor_memory import MOVES, columns_of, moved
+from mmulator.matrix.layouts.tensor_memory import MOVES, columns_of, moved
 
 HEAD = """.version 8.8
 .target sm_103a

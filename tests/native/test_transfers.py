@@ -12,7 +12,7 @@ import pytest
 
 from mmulator.errors import ExecutionFault
 from mmulator.host.module import Kernel, Module
-from mmulator.native.state import TRANSFERS, Transfer
+from mmulator.runtime.native.state import TRANSFERS, Transfer
 from tests.support.ptx_text import kernel
 
 SEEDS = range(32)

@@ -9,11 +9,11 @@ import pytest
 from mmulator.errors import OperandError, UnsupportedError
 from mmulator.isa.targets import DEVICES
 from mmulator.isa.types import TYPES
-from mmulator.numerics import DotKey, profile_for
-from mmulator.numerics.dot import Rounding, dot
-from mmulator.numerics.formats import container, element_type
-from mmulator.numerics.profiles import ROWS
-from mmulator.twin.matrices import twin_matmul
+from mmulator.matrix.numerics import DotKey, profile_for
+from mmulator.matrix.numerics.dot import Rounding, dot
+from mmulator.matrix.numerics.formats import container, element_type
+from mmulator.matrix.numerics.profiles import ROWS
+from mmulator.matrix.twin.matrices import twin_matmul
 from tests.support.matrix_model import model_matmul
 from tests.support.numerics_cases import DISTRIBUTIONS, operands
 

@@ -19,11 +19,11 @@ from mmulator.errors import InternalError, UnsupportedError
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.targets import DEVICES
 from mmulator.isa.types import TYPES
-from mmulator.numerics import DotKey, profile_for
-from mmulator.numerics.element import ElementSum, explain_element, hexed, parted, ulps, ulps_off
-from mmulator.numerics.formats import from_raw
-from mmulator.numerics.profiles import dot_key
-from mmulator.numerics.telling import html, text
+from mmulator.matrix.numerics import DotKey, profile_for
+from mmulator.matrix.numerics.element import ElementSum, explain_element, hexed, parted, ulps, ulps_off
+from mmulator.matrix.numerics.formats import from_raw
+from mmulator.matrix.numerics.profiles import dot_key
+from mmulator.matrix.numerics.telling import html, text
 from tests.support.matrix_model import model_matmul
 from tests.support.numerics_cases import DISTRIBUTIONS, operands
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mmulator.errors import OperandError
 from mmulator.isa.types import F16, F32, F64, TYPES, ElementType
-from mmulator.numerics.formats import (
+from mmulator.matrix.numerics.formats import (
     container,
     decode,
     element_type,

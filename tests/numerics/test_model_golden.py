@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from mmulator.isa.types import TYPES
-from mmulator.numerics import DotKey
-from mmulator.numerics.formats import container, element_type, numpy_dtype
+from mmulator.matrix.numerics import DotKey
+from mmulator.matrix.numerics.formats import container, element_type, numpy_dtype
 from tests.support.matrix_model import model_matmul
 
 SIZES = {"b1": 1, "s4": 4, "u4": 4, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8, "f16": 16, "bf16": 16, "f64": 64}

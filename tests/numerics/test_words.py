@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from mmulator.isa.types import TYPES
-from mmulator.numerics import DotKey
-from mmulator.numerics.dot import dot
-from mmulator.numerics.formats import container
-from mmulator.twin.matrices import twin_matmul
+from mmulator.matrix.numerics import DotKey
+from mmulator.matrix.numerics.dot import dot
+from mmulator.matrix.numerics.formats import container
+from mmulator.matrix.twin.matrices import twin_matmul
 from tests.support import mmasim
 from tests.support.matrix_model import model_matmul
 from tests.support.numerics_cases import operands

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from mmulator.base.source import Source
 from mmulator.host.module import Module
-from mmulator.program.blocks import build
 from mmulator.ptx.parser import parse_module
-from mmulator.source import Source
+from mmulator.ptx.program.blocks import build
 from tests.support.ptx_text import stored
 
 TEXT = stored("labels")

@@ -5,16 +5,16 @@ import sys
 import numpy as np
 import pytest
 
+from mmulator.base.source import Source
 from mmulator.host.module import Module
 from mmulator.isa.effects import Effects, Ptxas
 from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.table import ROWS
-from mmulator.program.as_ptxas.contract import contract
-from mmulator.program.as_ptxas.fold import fold
+from mmulator.matrix.twin.sfu.arrays import evaluate
 from mmulator.ptx.parser import parse_module
+from mmulator.ptx.program.as_ptxas.contract import contract
+from mmulator.ptx.program.as_ptxas.fold import fold
 from mmulator.ptx.tree import Immediate
-from mmulator.source import Source
-from mmulator.twin.sfu.arrays import evaluate
 from tests.support.ptx_text import kernel
 
 LOAD = "  ld.global.f32 %f1, [%rd0];\n  ld.global.f32 %f2, [%rd0+4];\n  ld.global.f32 %f3, [%rd0+8];\n"

@@ -1,7 +1,7 @@
 """Variables of programs that nvcc compiled with -G: in registers, here and there in others, in memory, in their blocks."""
 
 import mmulator as mm
-from mmulator.program.dwarf import PlacedVariable, visible
+from mmulator.ptx.program.dwarf import PlacedVariable, visible
 
 KERNEL = """.version 8.0
 .target sm_80, debug

@@ -1,8 +1,8 @@
 """Where registers lie in a frame."""
 
 import mmulator as mm
-from mmulator.program.blocks import build
-from mmulator.program.frames import LINE, allocate, liveness, slot_bytes
+from mmulator.ptx.program.blocks import build
+from mmulator.ptx.program.frames import LINE, allocate, liveness, slot_bytes
 
 TEXT = """
 .version 8.0

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 import mmulator
-from mmulator.codegen.locks import remaining, time_limit
+from mmulator.base.codegen.locks import remaining, time_limit
+from mmulator.base.source import Source
 from mmulator.compiler.kernel import Jit
-from mmulator.compiler.options import DEFAULT, CompileOptions
-from mmulator.program.calls import outline_of
-from mmulator.program.image import ModuleImage
 from mmulator.ptx.parser import parse_module
+from mmulator.ptx.program.calls import outline_of
+from mmulator.ptx.program.image import ModuleImage
 from mmulator.ptx.verify import verify
+from mmulator.runtime.options import DEFAULT, CompileOptions
 from mmulator.sanitizer.instrument import SANITIZE
-from mmulator.source import Source
 from tests.support.growing import SHAPES, grown
 
 OPTIONS = {"plain": DEFAULT, "sanitized": CompileOptions(events=SANITIZE, watched=True)}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import mmulator as mm
-from mmulator.program.parameters import called, kinds, names
+from mmulator.ptx.program.parameters import called, kinds, names
 
 SAXPY = "_Z5saxpyifPKfPf", "u32 f32 u64 u64"
 # (source, kernel, types of its parameters, line of its first instruction, names)

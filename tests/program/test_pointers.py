@@ -5,7 +5,7 @@ import pytest
 
 import mmulator as mm
 from mmulator.errors import ExecutionFault
-from mmulator.program.calls import reached
+from mmulator.ptx.program.calls import reached
 from tests.support.ptx_text import stored
 
 # Objects with a table of virtual functions: `make` writes the pointer to a table, `use` calls the table's first function, `end`

@@ -2,12 +2,12 @@
 
 import pytest
 
-from mmulator.program.blocks import build
-from mmulator.program.frames import liveness
-from mmulator.program.products import LONGEST_CHAIN, ProductGroup, delay, groups
+from mmulator.base.source import Source
+from mmulator.matrix.twin.wide import widens
 from mmulator.ptx.parser import parse_module
-from mmulator.source import Source
-from mmulator.twin.wide import widens
+from mmulator.ptx.program.blocks import build
+from mmulator.ptx.program.frames import liveness
+from mmulator.ptx.program.products import LONGEST_CHAIN, ProductGroup, delay, groups
 
 HEAD = ".version 8.7\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p)\n{\n.reg .b32 %a<64>, %b<64>, %u;"
 DECLARED = ".reg .f32 %f<256>; .reg .pred %q; .reg .b64 %p; mov.u32 %u, %tid.x; setp.eq.u32 %q, %u, 77;\n"

@@ -3,7 +3,7 @@
 import pytest
 
 import mmulator as mm
-from mmulator.program.provenance import stored_through
+from mmulator.ptx.program.provenance import stored_through
 
 A, B = ("a", 0), ("b", 0)
 CASES = {

@@ -2,14 +2,14 @@
 
 import pytest
 
+from mmulator.base.source import Source
 from mmulator.errors import UnsupportedError
 from mmulator.host.module import Module
 from mmulator.isa.chips import as_device
 from mmulator.isa.targets import DEVICES, PTX_VERSIONS, TARGETS, Target, default_device
-from mmulator.launch.limits import check_device
-from mmulator.program.runnable import unsupported
 from mmulator.ptx.parser import parse_module
-from mmulator.source import Source
+from mmulator.ptx.program.runnable import unsupported
+from mmulator.runtime.launch.limits import check_device
 from tests.support.one_block import launch
 
 

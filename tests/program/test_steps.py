@@ -3,9 +3,9 @@
 import pytest
 
 from mmulator.host.module import Module
-from mmulator.program.blocks import build
-from mmulator.program.steps import steps_of
-from mmulator.program.uniform import uniform_registers
+from mmulator.ptx.program.blocks import build
+from mmulator.ptx.program.steps import steps_of
+from mmulator.ptx.program.uniform import uniform_registers
 
 
 def step(lines: str) -> int | None:

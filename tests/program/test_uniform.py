@@ -9,8 +9,8 @@ import pytest
 
 from mmulator.errors import ExecutionFault
 from mmulator.host.module import Module
-from mmulator.program.blocks import build
-from mmulator.program.uniform import runs, uniform_registers
+from mmulator.ptx.program.blocks import build
+from mmulator.ptx.program.uniform import runs, uniform_registers
 
 REGISTERS, PREDICATES, TABLE = 8, 4, 64
 M32, M64 = (1 << 32) - 1, (1 << 64) - 1

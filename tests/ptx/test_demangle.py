@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from mmulator.demangle import base_name, demangle, unmangled
+from mmulator.base.demangle import base_name, demangle, unmangled
+from mmulator.base.names import choose, readable, shorter
 from mmulator.errors import LaunchError
-from mmulator.names import choose, readable, shorter
 from tests.support.places import DATA
 
 # name, a blank, what binutils 2.40 makes of it. The names are those of g++ for a small program, of nvcc and of Numba.

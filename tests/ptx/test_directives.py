@@ -2,11 +2,11 @@
 
 import pytest
 
+from mmulator.base.source import Source
 from mmulator.errors import MmulatorError
 from mmulator.ptx.directives import Clusters, clusters
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
-from mmulator.source import Source
 from tests.support.places import DATA
 
 # Targets and versions of the columns of the verdicts.

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import mmulator as mm
+from mmulator.base.location import Location
+from mmulator.base.source import Source
 from mmulator.cli.app import run
 from mmulator.errors import PtxSyntaxError
-from mmulator.location import Location
 from mmulator.ptx.lexer import tokenize
 from mmulator.ptx.parser import parse_module
-from mmulator.source import Source
 from tests.support.ptx_text import HEAD
 
 HELPER = "_Z6helperPf"

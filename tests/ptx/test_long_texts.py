@@ -5,11 +5,11 @@ import random
 import pytest
 
 import mmulator as mm
+from mmulator.base.source import Source
 from mmulator.cli.app import run
 from mmulator.errors import LaunchError, LimitReached, MmulatorError
 from mmulator.ptx.lexer import tokenize
 from mmulator.ptx.parser import parse_module
-from mmulator.source import Source
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 LONG = HEAD + ".visible .entry k() {\n" + "{}\n" * 200_000 + "ret; }\n"

@@ -2,9 +2,9 @@
 
 import pytest
 
+from mmulator.base.source import Source
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
-from mmulator.source import Source
 
 REGISTERS = ".reg .b32 r<2>; .reg .b64 a; .reg .pred p; .shared .align 128 .b8 s[1024];"
 ALLOC = "tcgen05.alloc.cta_group::{}.sync.aligned.b32 [s], 32;"

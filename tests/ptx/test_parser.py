@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mmulator.base.source import Source, Span
 from mmulator.errors import PtxSyntaxError
-from mmulator.program.runnable import unsupported
 from mmulator.ptx.parser import parse_module
+from mmulator.ptx.program.runnable import unsupported
 from mmulator.ptx.resources import parameter_offsets
 from mmulator.ptx.tree import (
     Address,
@@ -29,7 +30,6 @@ from mmulator.ptx.tree import (
     flatten,
 )
 from mmulator.ptx.verify import verify
-from mmulator.source import Source, Span
 from tests.support import places
 
 KERNELS = sorted((places.KERNELS / "ptx").glob("*.ptx"))

@@ -2,10 +2,10 @@
 
 import pytest
 
+from mmulator.base.source import Source
 from mmulator.isa.targets import PTX_VERSIONS, Target
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
-from mmulator.source import Source
 
 
 def test_versions_and_targets_of_ptxas_13_5() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mmulator.base.source import Source
 from mmulator.errors import InvalidInstructionError, PtxSyntaxError
 from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
@@ -15,10 +16,9 @@ from mmulator.isa.match import match
 from mmulator.isa.row import Row
 from mmulator.isa.table import CHAPTERS, ROWS
 from mmulator.isa.types import type_bits
-from mmulator.program.runnable import unsupported
 from mmulator.ptx.parser import parse_module
+from mmulator.ptx.program.runnable import unsupported
 from mmulator.ptx.verify import verify
-from mmulator.source import Source
 from tests.support.places import DATA
 
 # Statements and the verdict of ptxas 13.0 (`+` accepted, `-` refused), under `# target version` lines.

@@ -16,7 +16,7 @@ from tests.support.places import PACKAGE
 PROGRAM = f'''
 import struct, subprocess, sys
 import numpy as np
-from mmulator.driver import Region, current
+from mmulator.host.driver import Region, current
 
 def test_it():
     x = np.zeros(48, np.uint32)

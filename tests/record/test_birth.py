@@ -173,7 +173,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_products(where: str, case: str) -> None:
     """The element of A or B, of mma with registers, wgmma and tcgen05 with shared memory; the first product that has one."""
-    from mmulator.jobs.job import load_job, run_job
+    from mmulator.host.jobs.job import load_job, run_job
     from tests.support.places import ROOT
 
     in_a, in_b, want = CASES[case]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.record.profile.data import Traffic
-from mmulator.record.profile.launch import LaunchProfile
+from mmulator.observation.record.profile.data import Traffic
+from mmulator.observation.record.profile.launch import LaunchProfile
 from tests.data.counter_vectors import DATA, KERNEL_METRICS, KERNELS, forms, launches
 from tests.support import corpus
 

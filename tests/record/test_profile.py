@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.jobs.job import load_job, run_job
-from mmulator.record.profile.data import Traffic, added_up, lcov, unreached
-from mmulator.record.profile.launch import LaunchProfile
-from mmulator.record.profile.views import annotated, never, runs, written
+from mmulator.host.jobs.job import load_job, run_job
+from mmulator.observation.record.profile.data import Traffic, added_up, lcov, unreached
+from mmulator.observation.record.profile.launch import LaunchProfile
+from mmulator.observation.record.profile.views import annotated, never, runs, written
 from tests.support.places import ROOT
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"

@@ -10,8 +10,8 @@ import pytest
 
 import mmulator as mm
 from mmulator.errors import ExecutionFault
-from mmulator.jobs.job import load_job, run_job
-from mmulator.record.trace import Tracks
+from mmulator.host.jobs.job import load_job, run_job
+from mmulator.observation.record.trace import Tracks
 from tests.record.test_profile import HEAD, WAITS
 from tests.support.places import ROOT
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.jobs.job import load_job, run_job
-from mmulator.record import memory, origins
-from mmulator.record.cause import Cause
-from mmulator.record.launches.answers import WhyAnswer
-from mmulator.record.names import question
+from mmulator.host.jobs.job import load_job, run_job
+from mmulator.observation.record import memory, origins
+from mmulator.observation.record.cause import Cause
+from mmulator.observation.record.launches.answers import WhyAnswer
+from mmulator.observation.record.names import question
 from tests.jobs.test_tensor_maps import PTX
 from tests.support import corpus, one_block, places
 

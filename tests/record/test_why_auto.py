@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from mmulator.doors.asserts import first_apart
-from mmulator.record.launches import rejections as kept
-from mmulator.record.launches.rejections import KeptPiece, find_rows
-from mmulator.record.launches.snapshot import MemorySnapshot
+from mmulator.observation.record.launches import rejections as kept
+from mmulator.observation.record.launches.rejections import KeptPiece, find_rows
+from mmulator.observation.record.launches.snapshot import MemorySnapshot
 from tests.support import forks
 
 TRITON = pytest.mark.skipif(not forks.THERE, reason="Triton or torch is not installed")

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.driver.functions import LoadedModule
-from mmulator.driver.memory import Memory
-from mmulator.jobs.job import load_job, run_job
-from mmulator.launch.arguments import Arguments
-from mmulator.launch.launch import Launch
-from mmulator.launch.regions import Region, Regions
-from mmulator.record.launches import questions as why
-from mmulator.record.losses import losses_of
-from mmulator.record.names import DeviceArray, DeviceNames, element_of, question
-from mmulator.settings import Settings
+from mmulator.host.driver.functions import LoadedModule
+from mmulator.host.driver.memory import Memory
+from mmulator.host.jobs.job import load_job, run_job
+from mmulator.host.settings import Settings
+from mmulator.observation.record.launches import questions as why
+from mmulator.observation.record.losses import losses_of
+from mmulator.observation.record.names import DeviceArray, DeviceNames, element_of, question
+from mmulator.runtime.launch.arguments import Arguments
+from mmulator.runtime.launch.launch import Launch
+from mmulator.runtime.launch.regions import Region, Regions
 from tests.support import places
 
 PIPELINES = places.ROOT / "tests/kernels/ptx/gemm_pipelines.ptx"

@@ -169,7 +169,8 @@ def test_what_is_no_element(tmp_path: Path, element: str, said: str) -> None:
 
 
 def test_what_is_no_element_in_a_program(tmp_path: Path) -> None:
-    assert "is no element" in command(tmp_path, "exec", "--why", "C[", "-c", "import mmulator.driver as d; d.current()", code=2)
+    program = "import mmulator.host.driver as d; d.current()"
+    assert "is no element" in command(tmp_path, "exec", "--why", "C[", "-c", program, code=2)
 
 
 NAN = """import torch, triton, triton.language as tl

@@ -11,10 +11,10 @@ import pytest
 
 import mmulator as mm
 from mmulator.errors import LaunchError
-from mmulator.jobs.job import load_job, run_job
-from mmulator.record.launches.answers import WhyAnswer
-from mmulator.record.losses import losses_of
-from mmulator.record.origins import summary
+from mmulator.host.jobs.job import load_job, run_job
+from mmulator.observation.record.launches.answers import WhyAnswer
+from mmulator.observation.record.losses import losses_of
+from mmulator.observation.record.origins import summary
 from tests.support import places
 
 EXAMPLES = places.ROOT / "examples"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.record.launches.answers import Again, WhyAnswer
+from mmulator.observation.record.launches.answers import Again, WhyAnswer
 from tests.support import forks
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 x, .param .u64 y, .param .u64 at) {\n"

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.layouts.instruction_descriptor import KINDS, InstructionDescriptor
-from mmulator.layouts.tensor_memory import MOVES, columns_of
-from mmulator.record.cause import Cause
-from mmulator.record.launches.answers import WhyAnswer
+from mmulator.matrix.layouts.instruction_descriptor import KINDS, InstructionDescriptor
+from mmulator.matrix.layouts.tensor_memory import MOVES, columns_of
+from mmulator.observation.record.cause import Cause
+from mmulator.observation.record.launches.answers import WhyAnswer
 from tests.native.test_tensor_memory import HEAD, TAKE, loads, stores
 from tests.support.tensor_cases import draw, make, scale_factors
 from tests.support.tensor_chains import A_CELLS, TYPES, chain

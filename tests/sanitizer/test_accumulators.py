@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mmulator.launch.launch import compile_options
+from mmulator.runtime.launch.launch import compile_options
 from tests.support import breaches, corpus
 
 FILES = breaches.files("accumulators")

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.codegen.chains import chained
-from mmulator.codegen.lang import Instrument, Native, native
-from mmulator.codegen.types import boolean, ptr_to, u32, u64
-from mmulator.diagnostics.sanitizer import Sanitizer
+from mmulator.base.codegen.chains import chained
+from mmulator.base.codegen.lang import Instrument, Native, native
+from mmulator.base.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.sanitizer import instrument
+from mmulator.sanitizer.diagnostics.sanitizer import Sanitizer
 from mmulator.sanitizer.shadow import races
 from mmulator.sanitizer.shadow.records import Actor, Pattern
 from tests.support import breaches

@@ -4,10 +4,10 @@ import ctypes
 
 import pytest
 
-from mmulator.codegen.lang import Native, native
-from mmulator.codegen.loading import address
-from mmulator.codegen.types import u32
-from mmulator.codegen.values import Value
+from mmulator.base.codegen.lang import Native, native
+from mmulator.base.codegen.loading import address
+from mmulator.base.codegen.types import u32
+from mmulator.base.codegen.values import Value
 from mmulator.sanitizer.shadow import conflicts, judgement
 from mmulator.sanitizer.shadow.judgement import Decisions
 

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.driver import Allocation, Driver, Settings
-from mmulator.findings import Finding
-from mmulator.native.state import BY_HOST, BY_KERNEL
+from mmulator.base.findings import Finding
+from mmulator.host.driver import Allocation, Driver, Settings
+from mmulator.runtime.native.state import BY_HOST, BY_KERNEL
 from tests.spread.kernels import kernel
 from tests.spread.test_touched import LANES, told
 from tests.support import breaches

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import mmulator as mm
-from mmulator.diagnostics.findings import orders
+from mmulator.sanitizer.diagnostics.findings import orders
 from tests.support import breaches
 
 KERNELS = [file for file in breaches.files("races") if file.stem.startswith("order_")]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.diagnostics.findings import shadows
-from mmulator.program.addresses import SLOT_SHIFT
+from mmulator.ptx.program.addresses import SLOT_SHIFT
+from mmulator.sanitizer.diagnostics.findings import shadows
 from tests.support import breaches
 
 FOLDER = breaches.ROOT / "races"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.diagnostics.findings import shadows
+from mmulator.sanitizer.diagnostics.findings import shadows
 from mmulator.sanitizer.shadow.records import DOUBTS, Races
 
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"

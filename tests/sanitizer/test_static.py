@@ -3,8 +3,8 @@
 import pytest
 
 import mmulator as mm
-from mmulator.program.static import static_findings
-from mmulator.rules import RULES, TOPICS
+from mmulator.base.rules import RULES, TOPICS
+from mmulator.ptx.program.static import static_findings
 from tests.support import breaches
 from tests.support.corpus import FOLDER
 

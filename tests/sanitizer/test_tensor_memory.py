@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.layouts.instruction_descriptor import KINDS
-from mmulator.rules import RULES, TOPICS
+from mmulator.base.rules import RULES, TOPICS
+from mmulator.matrix.layouts.instruction_descriptor import KINDS
 from tests.support import breaches, places
 from tests.support.tensor_cases import draw, make, scale_factors
 from tests.support.tensor_kernels import run

@@ -2,10 +2,10 @@
 
 import mmulator as mm
 from mmulator.compiler.kernel import Jit
-from mmulator.compiler.options import CompileOptions
-from mmulator.program.blocks import build
-from mmulator.program.frames import allocate, liveness
-from mmulator.program.undefined import doubt
+from mmulator.ptx.program.blocks import build
+from mmulator.ptx.program.frames import allocate, liveness
+from mmulator.ptx.program.undefined import doubt
+from mmulator.runtime.options import CompileOptions
 from tests.support import breaches
 
 USES = breaches.ROOT / "values" / "uses.ptx"

@@ -9,8 +9,8 @@ import pytest
 
 import mmulator as mm
 from mmulator.errors import OperandError
-from mmulator.numerics.formats import numpy_dtype
-from mmulator.twin import matrices
+from mmulator.matrix.numerics.formats import numpy_dtype
+from mmulator.matrix.twin import matrices
 
 F16 = "mma m16n8k16 f16"
 

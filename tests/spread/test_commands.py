@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from mmulator.cli.app import run
-from mmulator.conformance.run import RunSettings
-from mmulator.conformance.run import run as conform
 from mmulator.errors import MmulatorError
-from mmulator.spread import hosts
+from mmulator.evaluation.conformance.run import RunSettings
+from mmulator.evaluation.conformance.run import run as conform
+from mmulator.evaluation.spread import hosts
 from tests.spread.kernels import SQUARE, kernel
 from tests.support.places import ROOT
 
@@ -80,8 +80,8 @@ def test_without_dask() -> None:
     """Nothing of mmulator loads it; who asks for a cluster hears what to install."""
     code = (
         "import sys; sys.modules['distributed'] = None\n"
-        "import mmulator as mm, mmulator.spread.hosts as hosts, mmulator.cli.run\n"
-        "import mmulator.instruction.matmul, mmulator.spread.launch\n"
+        "import mmulator as mm, mmulator.evaluation.spread.hosts as hosts, mmulator.cli.run\n"
+        "import mmulator.matrix.instruction.matmul, mmulator.evaluation.spread.launch\n"
         "print([m for m in sys.modules if m.partition('.')[0] == 'dask'])\n"
         "try: hosts.connect('tcp://127.0.0.1:1')\n"
         "except mm.errors.MmulatorError as error: print(error.message, '|', error.hint)\n"

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from mmulator.errors import ExecutionFault, LaunchError, LimitReached, MmulatorError
+from mmulator.evaluation.spread import hosts
+from mmulator.evaluation.spread.launch import cut
 from mmulator.host.module import Kernel
 from mmulator.host.report import Report
-from mmulator.spread import hosts
-from mmulator.spread.launch import cut
 from tests.spread.kernels import FIRST, SQUARE, kernel
 from tests.support.processes import cluster
 
@@ -221,8 +221,8 @@ def test_blocks_that_wait_for_others_that_have_no_thread(monkeypatch: pytest.Mon
     """Of a cluster with one thread: what seems to wait is set aside once."""
     from distributed import Client, LocalCluster
 
-    monkeypatch.setattr("mmulator.spread.worker.SLOW", 0.05)
-    monkeypatch.setattr("mmulator.spread.worker.MOMENT", 0.02)
+    monkeypatch.setattr("mmulator.evaluation.spread.worker.SLOW", 0.05)
+    monkeypatch.setattr("mmulator.evaluation.spread.worker.MOMENT", 0.02)
     wait = "ld.param.u64 %x, [x]; setp.eq.u32 %p, %b, 3; @%p st.global.u32 [%x], 1; L: ld.volatile.global.u32 %r2, [%x]; " \
            "setp.eq.u32 %p, %r2, 0; @%p bra L;"  # fmt: skip
     started = LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0")
@@ -260,7 +260,7 @@ def test_what_is_no_client(client: Any) -> None:
 
 
 def test_workers_of_another_version(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mmulator.spread.launch.__version__", "9.9")
+    monkeypatch.setattr("mmulator.evaluation.spread.launch.__version__", "9.9")
     with pytest.raises(MmulatorError, match=r"^a worker of the Dask cluster has mmulator [\d.]+, and this process 9.9$"):
         kernel(SQUARE).launch(2, 32, [numbers(64), numbers(64)], workers=client)
 

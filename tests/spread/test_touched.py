@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.diagnostics import touched
-from mmulator.diagnostics.touched import Touched, put, runs_of, taken, within
+from mmulator.evaluation.spread.memory import Conflict, Memory, Traces, conflict
 from mmulator.host.module import Kernel, Module
-from mmulator.launch.launch import How
-from mmulator.launch.regions import Region
-from mmulator.native.hooks.events import Access
-from mmulator.spread.memory import Conflict, Memory, Traces, conflict
+from mmulator.runtime.launch.launch import How
+from mmulator.runtime.launch.regions import Region
+from mmulator.runtime.native.hooks.events import Access
+from mmulator.sanitizer.diagnostics import touched
+from mmulator.sanitizer.diagnostics.touched import Touched, put, runs_of, taken, within
 from tests.spread.kernels import kernel
 from tests.support.memory_ways import Walk, pattern, statements
 from tests.support.tracing import MEMORY, traced

@@ -42,13 +42,13 @@ import ml_dtypes
 import numpy as np
 
 import mmulator as mm
-from mmulator.compiler.options import CompileOptions
-from mmulator.diagnostics.faults.memory import host_memory
-from mmulator.driver import Driver, Region, Settings
-from mmulator.findings import WIDTH, counted, paragraphs, union
-from mmulator.launch.regions import FREED
-from mmulator.program.static import static_findings
-from mmulator.rules import RULES, Severity
+from mmulator.base.findings import WIDTH, counted, paragraphs, union
+from mmulator.base.rules import RULES, Severity
+from mmulator.host.driver import Driver, Region, Settings
+from mmulator.ptx.program.static import static_findings
+from mmulator.runtime.launch.regions import FREED
+from mmulator.runtime.options import CompileOptions
+from mmulator.sanitizer.diagnostics.faults.memory import host_memory
 from tests.support import forks, places
 from tests.support.nvcc import nvcc
 from tests.support.waiting import PATIENCE

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mmulator.host.module import Kernel, Module
-from mmulator.launch.shape import Extent
+from mmulator.runtime.launch.shape import Extent
 from tests.support.ptx_text import entry
 
 # Every way to put up to 16 blocks into a cluster, by the number of blocks

@@ -11,7 +11,7 @@ import numpy as np
 import mmulator as mm
 from mmulator.host.module import Module
 from mmulator.host.report import Report
-from mmulator.launch.values import Aggregate
+from mmulator.runtime.launch.values import Aggregate
 from tests.support.inputs import DTYPE, argument_bytes, digest
 from tests.support.places import KERNELS
 

@@ -126,7 +126,7 @@ def become(words: list[str], environment: Mapping[str, str]) -> NoReturn:
     """Run a program as Python's main does, and end."""
     from mmulator.doors import startup
     from mmulator.doors.imports import open_doors
-    from mmulator.driver import driver
+    from mmulator.host.driver import driver
 
     atexit._clear()
     driver._current.clear()  # torch's import asked it for a chip; the next one has the settings of this environment

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.isa.types import F16, F32, ElementType
-from mmulator.numerics.dot import NAN, SOFTWARE_PAIRS, dot
-from mmulator.numerics.formats import batch_shape, container, decode, element_type, integers
-from mmulator.numerics.profiles import GROUP, DotKey, Profile, profile_for
+from mmulator.matrix.numerics.dot import NAN, SOFTWARE_PAIRS, dot
+from mmulator.matrix.numerics.formats import batch_shape, container, decode, element_type, integers
+from mmulator.matrix.numerics.profiles import GROUP, DotKey, Profile, profile_for
 
 Array = NDArray[Any]
 _NO_TERM = -100000  # exponent of a zero: below every floor

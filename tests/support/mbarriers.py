@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from mmulator.conformance.mbarriers import MbarrierProgram, MbarrierStep, Operation
+from mmulator.evaluation.conformance.mbarriers import MbarrierProgram, MbarrierStep, Operation
 from tests.support.places import DATA
 
 _DOES = (("arrive_drop", "drop"), ("arrive", "arrive"), ("expect_tx", "expect"), ("complete_tx", "complete"),

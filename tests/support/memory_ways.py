@@ -24,9 +24,9 @@ from mmulator.isa.row import OperandSpec, Row
 from mmulator.isa.table import ROWS
 from mmulator.isa.targets import Target
 from mmulator.isa.types import type_bits
-from mmulator.layouts.operands import fragment, row_bytes
-from mmulator.numerics.mbarrier import Mbarrier
-from mmulator.program.addresses import SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED
+from mmulator.matrix.layouts.operands import fragment, row_bytes
+from mmulator.matrix.numerics.mbarrier import Mbarrier
+from mmulator.ptx.program.addresses import SHARED_BASE, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED
 from mmulator.ptx.tree import Instruction
 from tests.support.tracing import Event, traced
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.numerics import DotKey
+from mmulator.matrix.numerics import DotKey
 
 VERSION = "2.1.1"
 ARCHITECTURES = {

@@ -1,7 +1,7 @@
 """Native functions in a text of their own."""
 
-from mmulator.codegen.lang import Native
-from mmulator.codegen.values import Builder, module_text
+from mmulator.base.codegen.lang import Native
+from mmulator.base.codegen.values import Builder, module_text
 
 
 def library_text(functions: list[Native]) -> str:

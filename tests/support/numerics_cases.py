@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from mmulator.isa.types import ElementType
-from mmulator.numerics import DotKey
-from mmulator.numerics.formats import container, element_type, infinity
+from mmulator.matrix.numerics import DotKey
+from mmulator.matrix.numerics.formats import container, element_type, infinity
 
 DISTRIBUTIONS = ("normal", "bits", "powers", "tiny", "huge", "special", "full", "zeros", "wide")
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mmulator.errors import UnsupportedError
-from mmulator.toolkit.nvcc import find_nvcc, start_of
+from mmulator.ptx.toolkit.nvcc import find_nvcc, start_of
 
 try:
     START: tuple[str, str] | None = start_of(find_nvcc())

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.numerics.sfu.tables import Quadratic, tables_for
+from mmulator.matrix.numerics.sfu.tables import Quadratic, tables_for
 
 BLOCK = 256  # threads of a block
 U32, U64, F32, F64 = np.uint32, np.uint64, np.float32, np.float64

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 import jsonschema
 
-from mmulator.debug.dap.client import encode, read
+from mmulator.observation.debug.dap.client import encode, read
 from tests.support.waiting import PATIENCE
 
 _PLACE = "_vendored/pydevd/_pydevd_bundle/_debug_adapter/debugProtocol.json"

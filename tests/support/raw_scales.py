@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from mmulator.isa.form import Form
-from mmulator.layouts import scales
+from mmulator.matrix.layouts import scales
 
 
 def raw_scales(data: Any, form: Form, side: str, byte_id: int, thread_id: int) -> Any:

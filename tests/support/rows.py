@@ -9,27 +9,27 @@ from unittest.mock import patch
 
 import pytest
 
-from mmulator.codegen import stencils
-from mmulator.codegen.lang import Native
-from mmulator.codegen.types import ptr_to, void
-from mmulator.codegen.values import Builder, constant, module_text
+from mmulator.base.codegen import stencils
+from mmulator.base.codegen.lang import Native
+from mmulator.base.codegen.types import ptr_to, void
+from mmulator.base.codegen.values import Builder, constant, module_text
+from mmulator.base.source import Source
 from mmulator.compiler import warm
 from mmulator.compiler.emit.block import vector_type
 from mmulator.compiler.kernel import Jit
 from mmulator.compiler.lowering.binding import compute, meaning_of
-from mmulator.compiler.options import DEFAULT, CompileOptions
 from mmulator.errors import UnsupportedError
 from mmulator.host.module import Module
 from mmulator.isa.form import Form
 from mmulator.isa.match import match
 from mmulator.isa.row import Row
 from mmulator.isa.targets import DEVICES, PTX_VERSIONS, default_device
-from mmulator.program.calls import outline_of
-from mmulator.program.image import ModuleImage
-from mmulator.program.runnable import unsupported
 from mmulator.ptx.parser import parse_module
+from mmulator.ptx.program.calls import outline_of
+from mmulator.ptx.program.image import ModuleImage
+from mmulator.ptx.program.runnable import unsupported
 from mmulator.ptx.verify import verify
-from mmulator.source import Source
+from mmulator.runtime.options import DEFAULT, CompileOptions
 from tests.support import row_forms
 from tests.support.scalar_harness import BOOL, HarnessScope
 from tests.support.vectors import NAMES

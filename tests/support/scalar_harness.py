@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.codegen.engine import Library
-from mmulator.codegen.lang import Native
-from mmulator.codegen.loading import ensure, symbols
-from mmulator.codegen.types import Ty, boolean, i64, ptr, ptr_to, u8
-from mmulator.codegen.values import Builder, Value, as_value, constant, module_text
+from mmulator.base.codegen.engine import Library
+from mmulator.base.codegen.lang import Native
+from mmulator.base.codegen.loading import ensure, symbols
+from mmulator.base.codegen.types import Ty, boolean, i64, ptr, ptr_to, u8
+from mmulator.base.codegen.values import Builder, Value, as_value, constant, module_text
 from mmulator.compiler.emit.block import vector_type
 from mmulator.compiler.lowering.binding import compute
 from mmulator.isa.fit import NoForm

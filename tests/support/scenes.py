@@ -4,18 +4,18 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from mmulator.conformance import cases, kernels
-from mmulator.conformance.subjects import Subject
-from mmulator.debug.views import Scene
 from mmulator.errors import ExecutionFault
+from mmulator.evaluation.conformance import cases, kernels
+from mmulator.evaluation.conformance.subjects import Subject
 from mmulator.host.cpu import Cpu
+from mmulator.host.jobs.job import kernel_name, load_job, resolve
 from mmulator.host.module import Kernel
 from mmulator.isa.targets import Target
-from mmulator.jobs.job import kernel_name, load_job, resolve
-from mmulator.launch.arguments import Arguments
-from mmulator.launch.launch import How, Launch, compile_options
-from mmulator.launch.shape import LaunchShape
-from mmulator.record.steps import Steps, WarpPlace
+from mmulator.observation.debug.views import Scene
+from mmulator.observation.record.steps import Steps, WarpPlace
+from mmulator.runtime.launch.arguments import Arguments
+from mmulator.runtime.launch.launch import How, Launch, compile_options
+from mmulator.runtime.launch.shape import LaunchShape
 from tests.support import places
 
 Look = Callable[[Scene], None]

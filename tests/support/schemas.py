@@ -5,7 +5,7 @@ from typing import Any
 
 import jsonschema
 
-from mmulator.schemas.documents import schema_of
+from mmulator.base.schemas.documents import schema_of
 
 
 def strict(shape: Any) -> Any:

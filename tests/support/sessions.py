@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mmulator.debug.program import Debugger
-from mmulator.debug.session import Session
+from mmulator.host.jobs.job import kernel_name, load_job
+from mmulator.host.jobs.maps import resolve
 from mmulator.host.module import Kernel
 from mmulator.host.report import Report
-from mmulator.jobs.job import kernel_name, load_job
-from mmulator.jobs.maps import resolve
+from mmulator.observation.debug.program import Debugger
+from mmulator.observation.debug.session import Session
 from tests.support.places import ROOT
 
 Use = Callable[[Session], None]

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.codegen.lang import Native
-from mmulator.codegen.types import u32
-from mmulator.numerics.sfu.tables import UNITS, Quadratic, Tables
-from mmulator.twin.sfu import vector
-from mmulator.twin.sfu.native import _over_array
+from mmulator.base.codegen.lang import Native
+from mmulator.base.codegen.types import u32
+from mmulator.matrix.numerics.sfu.tables import UNITS, Quadratic, Tables
+from mmulator.matrix.twin.sfu import vector
+from mmulator.matrix.twin.sfu.native import _over_array
 
 Words = NDArray[np.uint32]
 # Names in a capture, and the function of the unit.

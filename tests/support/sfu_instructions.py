@@ -7,7 +7,7 @@ ptxas 12.8. The unit flushes subnormal inputs and results in any case, so the fo
 
 from collections.abc import Callable
 
-from mmulator.numerics.sfu.arithmetic import (
+from mmulator.matrix.numerics.sfu.arithmetic import (
     DOWN,
     F32,
     INFINITY,
@@ -19,8 +19,8 @@ from mmulator.numerics.sfu.arithmetic import (
     is_nan,
     multiply,
 )
-from mmulator.numerics.sfu.tables import Tables
-from mmulator.twin.sfu.native import Key
+from mmulator.matrix.numerics.sfu.tables import Tables
+from mmulator.matrix.twin.sfu.native import Key
 from tests.support import sfu_unit as unit
 
 F64 = BinaryFormat(53, 64, 0xFFF8000000000000)

@@ -7,7 +7,7 @@ The unit has one datapath: a table row chosen by the leading bits of the argumen
 for rcp) below them, in integers. Its form was first described for the G80 by the envytools project (nvhw/sfu.c).
 """
 
-from mmulator.numerics.sfu.arithmetic import (
+from mmulator.matrix.numerics.sfu.arithmetic import (
     FRACTION,
     HIDDEN,
     INFINITY,
@@ -18,7 +18,7 @@ from mmulator.numerics.sfu.arithmetic import (
     SIGN,
     is_nan,
 )
-from mmulator.numerics.sfu.tables import Quadratic, Tables
+from mmulator.matrix.numerics.sfu.tables import Quadratic, Tables
 
 
 def square(x: int) -> int:

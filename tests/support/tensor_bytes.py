@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.layouts.tensormap.encoded import Encoded
-from mmulator.layouts.tensormap.places import Places
-from mmulator.layouts.tensormap.types import TensorType
+from mmulator.matrix.layouts.tensormap.encoded import Encoded
+from mmulator.matrix.layouts.tensormap.places import Places
+from mmulator.matrix.layouts.tensormap.types import TensorType
 
 Bytes = NDArray[np.uint8]
 _NAN = 0x7FF7  # 16 bits, repeated through wider elements: the special NaN of out-of-bounds elements

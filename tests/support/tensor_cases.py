@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from mmulator.isa.types import TYPES
-from mmulator.launch.tensor_tables import key_of
-from mmulator.layouts import tensor_memory as places
-from mmulator.layouts.instruction_descriptor import KINDS, SCALED, InstructionDescriptor, Variant, known_m, known_n
-from mmulator.layouts.swizzle import SWIZZLES5
-from mmulator.twin.matrices import twin_matmul
+from mmulator.matrix.layouts import tensor_memory as places
+from mmulator.matrix.layouts.instruction_descriptor import KINDS, SCALED, InstructionDescriptor, Variant, known_m, known_n
+from mmulator.matrix.layouts.swizzle import SWIZZLES5
+from mmulator.matrix.twin.matrices import twin_matmul
+from mmulator.runtime.launch.tensor_tables import key_of
 from tests.support.tensor_kernels import Product, cells, shared_image
 
 FLOATS8 = ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")

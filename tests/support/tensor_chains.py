@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.layouts.instruction_descriptor import InstructionDescriptor
+from mmulator.matrix.layouts.instruction_descriptor import InstructionDescriptor
 from tests.support.tensor_kernels import Product, shared_image
 
 OTHER, A_CELLS = 64, 192  # columns of a second accumulator, and of an A in tensor memory

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from mmulator.host.module import Kernel, Module
-from mmulator.layouts.tensormap import Encoded
-from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHIFT
+from mmulator.matrix.layouts.tensormap import Encoded
+from mmulator.ptx.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHIFT
 from tests.data import tensormap_vectors as vectors
 
 THREADS = 128

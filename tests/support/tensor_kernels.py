@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from mmulator import Kernel, Module, Report
-from mmulator.layouts.descriptors import canonical
-from mmulator.layouts.instruction_descriptor import InstructionDescriptor, encode
-from mmulator.layouts.swizzle import SWIZZLES5
-from mmulator.layouts.tensor_memory import layout_id, place
+from mmulator.matrix.layouts.descriptors import canonical
+from mmulator.matrix.layouts.instruction_descriptor import InstructionDescriptor, encode
+from mmulator.matrix.layouts.swizzle import SWIZZLES5
+from mmulator.matrix.layouts.tensor_memory import layout_id, place
 
 LANES = 128
 A_AT, B_AT, BARRIER, ADDRESS = 1024, 1024 + (64 << 10), 0, 8  # bytes of shared memory

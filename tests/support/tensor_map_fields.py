@@ -7,10 +7,10 @@ from itertools import chain, product
 
 import numpy as np
 
-from mmulator.layouts.tensormap import Encoded, fields
-from mmulator.layouts.tensormap.modes import INTERLEAVES, SWIZZLES
-from mmulator.layouts.tensormap.rules import refusals
-from mmulator.layouts.tensormap.types import TYPES
+from mmulator.matrix.layouts.tensormap import Encoded, fields
+from mmulator.matrix.layouts.tensormap.modes import INTERLEAVES, SWIZZLES
+from mmulator.matrix.layouts.tensormap.rules import refusals
+from mmulator.matrix.layouts.tensormap.types import TYPES
 
 FIELDS = (
     fields.GLOBAL_ADDRESS, fields.RANK, fields.IM2COL, fields.ELEMENT_TYPE, fields.INTERLEAVE, fields.SWIZZLE, fields.ATOMICITY,

@@ -4,20 +4,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mmulator.codegen.lang import Instrument, native
-from mmulator.codegen.ops import cast_ptr, load, store
-from mmulator.codegen.types import Struct, i32, ptr_to, u32, u64
+from mmulator.base.codegen.lang import Instrument, native
+from mmulator.base.codegen.ops import cast_ptr, load, store
+from mmulator.base.codegen.types import Struct, i32, ptr_to, u32, u64
 from mmulator.host.module import CPU, Kernel
 from mmulator.isa.targets import default_device
-from mmulator.launch.events import Logs
-from mmulator.launch.grid import Grid
-from mmulator.launch.launch import How, compile_options
-from mmulator.launch.observers import Observer
-from mmulator.launch.resident import Resident
-from mmulator.native.hooks.events import PROXY_SHIFT, Access, Proxy, by, entry, reserve
-from mmulator.native.state import Warp
+from mmulator.matrix.twin.shared import UNIT
 from mmulator.ptx.tree import Instruction
-from mmulator.twin.shared import UNIT
+from mmulator.runtime.launch.events import Logs
+from mmulator.runtime.launch.grid import Grid
+from mmulator.runtime.launch.launch import How, compile_options
+from mmulator.runtime.launch.observers import Observer
+from mmulator.runtime.launch.resident import Resident
+from mmulator.runtime.native.hooks.events import PROXY_SHIFT, Access, Proxy, by, entry, reserve
+from mmulator.runtime.native.state import Warp
 
 MEMORY, COMPLETED, REGISTERS, REGISTER = range(4)
 NO_SITE = 0xFFFFFFFF

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import mmulator as mm
+from mmulator.base.codegen import store as stores
 from mmulator.cli.app import run
 from mmulator.cli.program import libraries
-from mmulator.codegen import store as stores
 from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.isa.targets import Target
-from mmulator.toolkit import building, nvcc
-from mmulator.toolkit.wrapper import rewritten, split
+from mmulator.ptx.toolkit import building, nvcc
+from mmulator.ptx.toolkit.wrapper import rewritten, split
 from tests.support.nvcc import compiled
 from tests.support.nvcc import nvcc as really
 from tests.toolkit.test_fatbin import SOURCE

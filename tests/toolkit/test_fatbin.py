@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from mmulator.codegen.locks import TimeUp, time_limit
+from mmulator.base.codegen.locks import TimeUp, time_limit
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.images import ptx_at
 from mmulator.errors import MmulatorError, UnsupportedError
 from mmulator.host.module import Module
-from mmulator.toolkit import fatbin
-from mmulator.toolkit.binaries import holds, ptx_in
-from mmulator.toolkit.fatbin import unlz4, unzstd
+from mmulator.ptx.toolkit import fatbin
+from mmulator.ptx.toolkit.binaries import holds, ptx_in
+from mmulator.ptx.toolkit.fatbin import unlz4, unzstd
 from tests.support.nvcc import compiled, nvcc
 
 SOURCE = """

@@ -12,7 +12,7 @@ LEVEL = "armv8.1-a"
 
 
 def assembly(text: str) -> str:
-    from mmulator.codegen import engine
+    from mmulator.base.codegen import engine
 
     binding, machine = engine._binding(), engine._target_machine(2)
     module = binding.parse_assembly(text)
@@ -22,10 +22,10 @@ def assembly(text: str) -> str:
 
 
 def main(folder: Path) -> None:
-    from mmulator.codegen import engine
+    from mmulator.base.codegen import engine
     from mmulator.compiler import kernel
-    from mmulator.compiler.options import DEFAULT
-    from mmulator.numerics import DotKey
+    from mmulator.matrix.numerics import DotKey
+    from mmulator.runtime.options import DEFAULT
     from tools import ship
 
     ship.collector(LEVEL, False)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mmulator.codegen import linking
+from mmulator.base.codegen import linking
 from tests.codegen.test_linking import FIRST
 from tests.support.places import ROOT
 from tests.support.ptx_text import kernel

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from mmulator.host.settings import taken
 from mmulator.isa.targets import DEVICES
-from mmulator.settings import taken
 from tests.support.places import PACKAGE, ROOT
 
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
@@ -21,7 +21,7 @@ SNIPPETS = dict(re.findall(r"<!-- workflow: (\w+) -->\n```yaml\n(.*?)```", (ROOT
 WORKFLOWS = [yaml.safe_load(p.read_text()) for p in sorted((ROOT / ".github/workflows").glob("*.yml"))]
 OFFICIAL = re.compile(r"(actions/[\w-]+|github/codeql-action/[\w-]+)@v\d+|\./(mmulator)?")
 RACE = """import ctypes
-from mmulator.driver import Region, current
+from mmulator.host.driver import Region, current
 PTX = '''.version 8.0
 .target sm_80
 .address_size 64

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mmulator.rules.choice import meant
+from mmulator.base.rules.choice import meant
 from tests.support.places import ROOT
 from tools import evaluate
 from tools.judges import common, consan, judges, mutate
@@ -99,7 +99,7 @@ def test_changes_of_a_file_are_whole() -> None:
 
 def test_words_have_no_part_in_the_drawing() -> None:
     """Other comments, docstrings and lines leave a drawing as it was; other code leaves the changes of other functions."""
-    path = mutate.PACKAGE / "layouts" / "a.py"
+    path = mutate.PACKAGE / "matrix" / "layouts" / "a.py"
     text = 'def f(a):\n    """Half."""\n    g(a, # why\n      1)\n    return a < 1 and not a < 2\n\ndef h(a):\n    return a < 1\n'
     words = '"""File."""\n\n' + text.replace("Half", "Another\n\n    half").replace("why", "as").replace("a < 1 and", "a<1  and")
     code = text.replace("return a < 1 and", "return 3 < a < 2 or")

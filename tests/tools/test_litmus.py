@@ -60,7 +60,7 @@ def crossed(fence: str, verdict: str) -> program.Test:
 ])  # fmt: skip
 def test_data_behind_a_flag(release: str, acquire: str, cta: int, racy: bool) -> None:
     """Scopes and semantics decide whether there is a race: for the definitions, and for the sanitizer in lanes, warps, blocks."""
-    from mmulator.diagnostics.sanitizer import Sanitizer
+    from mmulator.sanitizer.diagnostics.sanitizer import Sanitizer
 
     test = passed(release, acquire, cta)
     found = interleavings.Explorer(test).find()

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from mmulator.codegen import shipped, sources
-from mmulator.codegen.cpus import level_of
+from mmulator.base.codegen import shipped, sources
+from mmulator.base.codegen.cpus import level_of
 from mmulator.doors.library import files
 from mmulator.doors.library.loaded import BLAS, RUNTIMES
 from mmulator.errors import OperandError
 from mmulator.isa.matrix import matrix_forms
-from mmulator.launch import tensor_tables
-from mmulator.layouts.instruction_descriptor import BLOCKS, FORMATS, KINDS, SCALED, Variant
-from mmulator.numerics.profiles import dot_key
-from mmulator.twin.places import commutes, key_of
+from mmulator.matrix.layouts.instruction_descriptor import BLOCKS, FORMATS, KINDS, SCALED, Variant
+from mmulator.matrix.numerics.profiles import dot_key
+from mmulator.matrix.twin.places import commutes, key_of
+from mmulator.runtime.launch import tensor_tables
 from tests.support.places import ROOT
 from tests.support.ptx_text import STORE_R1, kernel
 from tools import ship
@@ -29,8 +29,8 @@ PLAIN = {"m": 0, "n": 8, "selector": 0, "max_shift": 0, "scale_a_id": 0, "scale_
 MAKE = """
 import sys
 from pathlib import Path
-from mmulator.codegen import cpus, shipped
-from mmulator.compiler.options import DEFAULT
+from mmulator.base.codegen import cpus, shipped
+from mmulator.runtime.options import DEFAULT
 from tools.ship import collector, of_arrays, of_kernel
 made = collector(cpus.level_of(*shipped.target_cpu()), False)
 of_kernel(Path(sys.argv[1]), DEFAULT)()
@@ -41,7 +41,7 @@ USE = """
 import sys
 from pathlib import Path
 import numpy as np, mmulator as mm
-from mmulator.codegen import lang, shipped
+from mmulator.base.codegen import lang, shipped
 shipped.file_of = lambda level: Path(sys.argv[2])
 def never(*_):
     raise AssertionError("text of a native function was written")
@@ -49,7 +49,7 @@ lang.parts = never
 out = np.zeros(32, np.uint32)
 mm.Module.load(sys.argv[1])["k"].launch(1, 32, [out])
 assert (out == np.arange(32)).all()
-from mmulator.twin import philox
+from mmulator.matrix.twin import philox
 philox.fill(out.ctypes.data, 32, "normal", 1, 0, 256, "sm_90", (1.0, 0.0, 0.0))
 """
 

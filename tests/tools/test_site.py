@@ -10,8 +10,8 @@ from urllib.parse import unquote
 import pytest
 
 import mmulator as mm
+from mmulator.base.rules import RULES
 from mmulator.cli.commands import COMMANDS
-from mmulator.rules import RULES
 from tests.support.places import ROOT
 from tools.site.docstrings import prepared
 

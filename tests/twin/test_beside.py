@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from mmulator.errors import UnsupportedError
-from mmulator.instruction import execution
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
-from mmulator.layouts import fragment
-from mmulator.numerics.profiles import dot_key, profile_for
-from mmulator.twin import batches
-from mmulator.twin.beside import dot_function, stands_beside
-from mmulator.twin.fused import core_function
-from mmulator.twin.plan import plan_for
-from mmulator.twin.wide import widens
+from mmulator.matrix.instruction import execution
+from mmulator.matrix.layouts import fragment
+from mmulator.matrix.numerics.profiles import dot_key, profile_for
+from mmulator.matrix.twin import batches
+from mmulator.matrix.twin.beside import dot_function, stands_beside
+from mmulator.matrix.twin.fused import core_function
+from mmulator.matrix.twin.plan import plan_for
+from mmulator.matrix.twin.wide import widens
 from tests.support.matrix_model import model_matmul
 from tests.support.numerics_cases import DISTRIBUTIONS, elements
 from tests.twin.test_products import kind_of

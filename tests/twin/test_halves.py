@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.codegen.lang import Native
-from mmulator.codegen.loading import address
-from mmulator.codegen.ops import load, store
-from mmulator.codegen.rounding import set_rounding
-from mmulator.codegen.types import f32, i32, i64, ptr_to, u32
-from mmulator.twin.tile import I, U, rounded_half, rounded_half_in_integers
+from mmulator.base.codegen.lang import Native
+from mmulator.base.codegen.loading import address
+from mmulator.base.codegen.ops import load, store
+from mmulator.base.codegen.rounding import set_rounding
+from mmulator.base.codegen.types import f32, i32, i64, ptr_to, u32
+from mmulator.matrix.twin.tile import I, U, rounded_half, rounded_half_in_integers
 
 
 def rounding(of: Callable[..., Any]) -> Native:

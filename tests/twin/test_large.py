@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.numerics import DotKey
-from mmulator.numerics.profiles import profile_for
-from mmulator.twin import large, matrices, threads
-from mmulator.twin.large import tiles
-from mmulator.twin.matrices import twin_matmul
+from mmulator.matrix.numerics import DotKey
+from mmulator.matrix.numerics.profiles import profile_for
+from mmulator.matrix.twin import large, matrices, threads
+from mmulator.matrix.twin.large import tiles
+from mmulator.matrix.twin.matrices import twin_matmul
 from tests.support.matrix_model import model_matmul
 from tests.support.numerics_cases import operands
 from tests.twin.test_twin import KEYS, name_of

@@ -6,20 +6,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.codegen import loading
-from mmulator.codegen.lang import Native
-from mmulator.instruction.execution import execute
-from mmulator.instruction.wgmma import shared_matrix
+from mmulator.base.codegen import loading
+from mmulator.base.codegen.lang import Native
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.targets import DEVICES
 from mmulator.isa.types import TYPES
-from mmulator.layouts import MatrixDescriptor, element_of, fragment, operand_addresses
-from mmulator.layouts.operands import memory_bits
-from mmulator.layouts.swizzle import SWIZZLES
-from mmulator.native.matrix.wgmma_operands import a_fragment, accumulator_in, accumulator_out, operand_bytes
-from mmulator.native.state import Cta, FaultKind, Launch, Warp, WgmmaTable
-from mmulator.program.addresses import SHARED_BASE
+from mmulator.matrix.instruction.execution import execute
+from mmulator.matrix.instruction.wgmma import shared_matrix
+from mmulator.matrix.layouts import MatrixDescriptor, element_of, fragment, operand_addresses
+from mmulator.matrix.layouts.operands import memory_bits
+from mmulator.matrix.layouts.swizzle import SWIZZLES
+from mmulator.ptx.program.addresses import SHARED_BASE
+from mmulator.runtime.native.matrix.wgmma_operands import a_fragment, accumulator_in, accumulator_out, operand_bytes
+from mmulator.runtime.native.state import Cta, FaultKind, Launch, Warp, WgmmaTable
 
 Array = np.ndarray
 RNG = np.random.default_rng(7)

@@ -7,12 +7,12 @@ from functools import cache
 import numpy as np
 import pytest
 
-from mmulator.codegen.engine import Library
+from mmulator.base.codegen.engine import Library
 from mmulator.isa.form import Form
 from mmulator.isa.match import match
-from mmulator.numerics.profiles import dot_key, profile_for
-from mmulator.twin import pack
-from mmulator.twin.plan import B_HEADER, LANE, Plan, plan_for
+from mmulator.matrix.numerics.profiles import dot_key, profile_for
+from mmulator.matrix.twin import pack
+from mmulator.matrix.twin.plan import B_HEADER, LANE, Plan, plan_for
 from tests.support.natives import library_text
 
 P, I = ctypes.c_void_p, ctypes.c_int64

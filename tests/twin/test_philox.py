@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.numerics.sfu.tables import tables_for
-from mmulator.twin import philox as twin
+from mmulator.matrix.numerics.sfu.tables import tables_for
+from mmulator.matrix.twin import philox as twin
 from tests.support import philox as model
 
 DEVICE = "sm_90"

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.codegen.loading import address
-from mmulator.numerics import DotKey
-from mmulator.numerics.formats import container, element_type, numpy_dtype
-from mmulator.numerics.profiles import profile_for
-from mmulator.twin.matrices import twin_matmul
-from mmulator.twin.plain import proof_function
-from mmulator.twin.plan import B_HEADER, Plan, plan_for
-from mmulator.twin.twin import twin_for
+from mmulator.base.codegen.loading import address
+from mmulator.matrix.numerics import DotKey
+from mmulator.matrix.numerics.formats import container, element_type, numpy_dtype
+from mmulator.matrix.numerics.profiles import profile_for
+from mmulator.matrix.twin.matrices import twin_matmul
+from mmulator.matrix.twin.plain import proof_function
+from mmulator.matrix.twin.plan import B_HEADER, Plan, plan_for
+from mmulator.matrix.twin.twin import twin_for
 from tests.support.matrix_model import model_matmul
 from tests.support.numerics_cases import DISTRIBUTIONS, elements
 from tests.twin.test_twin import KEYS, name_of

@@ -9,12 +9,12 @@ import pytest
 
 from mmulator import MatrixDescriptor
 from mmulator.errors import OperandError, UnsupportedError
-from mmulator.instruction import execution
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
-from mmulator.layouts import fragment, operand_addresses, sparse
-from mmulator.numerics.profiles import dot_key, profile_for
-from mmulator.twin.matrices import twin_matmul
+from mmulator.matrix.instruction import execution
+from mmulator.matrix.layouts import fragment, operand_addresses, sparse
+from mmulator.matrix.numerics.profiles import dot_key, profile_for
+from mmulator.matrix.twin.matrices import twin_matmul
 from tests.support.raw_scales import raw_scales
 
 DEVICES = ("sm_90", "sm_120", "sm_70")

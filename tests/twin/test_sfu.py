@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.codegen.engine import Library
-from mmulator.codegen.lang import Native
-from mmulator.codegen.ops import load, shuffle, store
-from mmulator.codegen.rounding import has_permutes
-from mmulator.codegen.types import ptr
+from mmulator.base.codegen.engine import Library
+from mmulator.base.codegen.lang import Native
+from mmulator.base.codegen.ops import load, shuffle, store
+from mmulator.base.codegen.rounding import has_permutes
+from mmulator.base.codegen.types import ptr
 from mmulator.errors import OperandError, UnsupportedError
-from mmulator.numerics.sfu import constants
-from mmulator.numerics.sfu.tables import Tables, parse_tables, tables_for
-from mmulator.twin.sfu.arrays import ArrayFunction, evaluate
-from mmulator.twin.sfu.native import APPROX, KEYS, LANES, Key, divisor_lanes, quotient, word_of
+from mmulator.matrix.numerics.sfu import constants
+from mmulator.matrix.numerics.sfu.tables import Tables, parse_tables, tables_for
+from mmulator.matrix.twin.sfu.arrays import ArrayFunction, evaluate
+from mmulator.matrix.twin.sfu.native import APPROX, KEYS, LANES, Key, divisor_lanes, quotient, word_of
 from tests.support import sfu_unit as unit
 from tests.support.natives import library_text
 from tests.support.places import DATA, ROOT
@@ -190,8 +190,8 @@ def test_processors_without_permutes_give_the_same(wide: bool, monkeypatch: pyte
     inputs = adversarial(("rcp", "f32", False), np.random.default_rng(2))
     names = ("rcp", "rsqrt", "sqrt", "ex2", "rcp64h", "rsqrt64h")
     expected = {name: ArrayFunction(unit_array(name, TABLES))(inputs) for name in names}
-    monkeypatch.setattr("mmulator.twin.sfu.short.has_word_permutes", lambda: False)
-    monkeypatch.setattr("mmulator.codegen.rounding.has_permutes", lambda: wide and has_permutes())
+    monkeypatch.setattr("mmulator.matrix.twin.sfu.short.has_word_permutes", lambda: False)
+    monkeypatch.setattr("mmulator.base.codegen.rounding.has_permutes", lambda: wide and has_permutes())
     for name in names:
         assert np.array_equal(ArrayFunction(unit_array(name, TABLES))(inputs), expected[name]), name
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmulator.numerics.sfu.tables import tables_for
-from mmulator.twin.sfu.arrays import ArrayFunction, evaluate
+from mmulator.matrix.numerics.sfu.tables import tables_for
+from mmulator.matrix.twin.sfu.arrays import ArrayFunction, evaluate
 from tests.support.sfu import decode, encode, read_captures, unit_array
 
 GOLDEN = Path(os.environ.get("MMULATOR_GOLDEN", "")) / "mufu"

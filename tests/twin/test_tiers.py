@@ -10,9 +10,9 @@ from tests.support.places import ROOT
 TIERS = """
 import time
 from pathlib import Path
-from mmulator.codegen import loading, shipped
-from mmulator.codegen.store import digest_of
-from mmulator.twin.matrices import twin_matmul
+from mmulator.base.codegen import loading, shipped
+from mmulator.base.codegen.store import digest_of
+from mmulator.matrix.twin.matrices import twin_matmul
 from tests.support.numerics_cases import DISTRIBUTIONS, operands
 from tests.twin.test_twin import KEYS, differences
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmulator.numerics import DotKey
-from mmulator.numerics.formats import element_type
-from mmulator.twin.matrices import twin_matmul
-from mmulator.twin.twin import twin_for
+from mmulator.matrix.numerics import DotKey
+from mmulator.matrix.numerics.formats import element_type
+from mmulator.matrix.twin.matrices import twin_matmul
+from mmulator.matrix.twin.twin import twin_for
 from tests.support.matrix_model import model_matmul
 from tests.support.numerics_cases import DISTRIBUTIONS, elements, operands
 

@@ -7,21 +7,21 @@ import numpy as np
 import pytest
 
 from mmulator import Instruction
-from mmulator.codegen.loading import address
+from mmulator.base.codegen.loading import address
 from mmulator.errors import UnsupportedError
-from mmulator.instruction.execution import execute
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.targets import DEVICES
-from mmulator.layouts import fragment
-from mmulator.layouts.operands import BY_REGISTER, operand_places
-from mmulator.numerics.profiles import dot_key, profile_for
-from mmulator.twin.fused import CORE_POINTERS, core_function
-from mmulator.twin.lines import OWN, coarse
-from mmulator.twin.places import commutes, key_of, scale_step
-from mmulator.twin.plan import plan_for
-from mmulator.twin.threads import pointer, room
-from mmulator.twin.wide import chains, swaps, wide, wide_product, widens
+from mmulator.matrix.instruction.execution import execute
+from mmulator.matrix.layouts import fragment
+from mmulator.matrix.layouts.operands import BY_REGISTER, operand_places
+from mmulator.matrix.numerics.profiles import dot_key, profile_for
+from mmulator.matrix.twin.fused import CORE_POINTERS, core_function
+from mmulator.matrix.twin.lines import OWN, coarse
+from mmulator.matrix.twin.places import commutes, key_of, scale_step
+from mmulator.matrix.twin.plan import plan_for
+from mmulator.matrix.twin.threads import pointer, room
+from mmulator.matrix.twin.wide import chains, swaps, wide, wide_product, widens
 from tests.twin.test_products import CASES as EVERY
 from tests.twin.test_products import bits, operands, thinned
 

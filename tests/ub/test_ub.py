@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mmulator.rules import RULES
-from mmulator.rules.text import OF_LAUNCHES
+from mmulator.base.rules import RULES
+from mmulator.base.rules.text import OF_LAUNCHES
 from tests.support import breaches
 from tests.support.nvcc import compiled
 

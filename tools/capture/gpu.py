@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mmulator import Module
-from mmulator.conformance import gpu as hardware
+from mmulator.evaluation.conformance import gpu as hardware
 
 STACK = 16384  # bytes of a thread, for recursion
 

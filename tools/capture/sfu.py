@@ -29,9 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.isa.targets import DEVICES
-from mmulator.numerics.sfu.tables import Tables, parse_tables, tables_for
-from mmulator.twin.sfu.arrays import array_function
-from mmulator.twin.sfu.native import BINARY, KEYS, Key, word_of
+from mmulator.matrix.numerics.sfu.tables import Tables, parse_tables, tables_for
+from mmulator.matrix.twin.sfu.arrays import array_function
+from mmulator.matrix.twin.sfu.native import BINARY, KEYS, Key, word_of
 from tests.support.sfu import FUNCTIONS, encode
 
 Array = NDArray[Any]

@@ -20,12 +20,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mmulator.base.source import Source
 from mmulator.isa.effects import Effects
 from mmulator.isa.row import Row
 from mmulator.isa.targets import PTX_VERSIONS
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import verify
-from mmulator.source import Source
 from tests.support import row_forms, rows
 from tests.support.vectors import NAMES
 from tools.fuzz import driver

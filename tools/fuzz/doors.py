@@ -26,11 +26,11 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.driver import Driver, Region, Settings
 from mmulator.errors import ExecutionFault, LimitReached, MmulatorError
+from mmulator.host.driver import Driver, Region, Settings
 from mmulator.host.module import Module
-from mmulator.launch.arena import EDGES, guarded
-from mmulator.launch.regions import merged, pointer
+from mmulator.runtime.launch.arena import EDGES, guarded
+from mmulator.runtime.launch.regions import merged, pointer
 from tests.support.memory_ways import TARGET, WINDOW, kernel, pattern, statements
 from tools.fuzz import cases
 

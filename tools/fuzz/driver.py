@@ -80,7 +80,7 @@ def work(fuzz: Fuzz, now: Path, seed: int) -> None:
 def keep_no_kernels() -> None:
     """Code of kernels is used once: only that of the run time goes to the cache. LLVM optimises one kernel in eight: that
     takes most of the time."""
-    from mmulator.codegen import engine
+    from mmulator.base.codegen import engine
 
     real = engine.compile_object
 

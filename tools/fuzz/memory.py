@@ -23,7 +23,7 @@ import numpy as np
 
 from mmulator.errors import ExecutionFault
 from mmulator.host.module import Module
-from mmulator.launch.arena import EDGES, GUARD
+from mmulator.runtime.launch.arena import EDGES, GUARD
 from tests.support.memory_ways import Walk, statements
 
 # Instructions that take addresses otherwise than as [address]: matrix descriptors, and pointers that printf follows.

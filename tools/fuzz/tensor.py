@@ -27,10 +27,10 @@ from mmulator.errors import OperandError
 from mmulator.isa.form import Form
 from mmulator.isa.targets import PTX_VERSIONS, Target
 from mmulator.isa.tcgen05 import ROWS
-from mmulator.launch.arena import EDGES as PAGES
-from mmulator.launch.arena import GUARD
-from mmulator.layouts.instruction_descriptor import Variant, encode
-from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
+from mmulator.matrix.layouts.instruction_descriptor import Variant, encode
+from mmulator.ptx.program.addresses import RANK_SHIFT, SHARED_BASE
+from mmulator.runtime.launch.arena import EDGES as PAGES
+from mmulator.runtime.launch.arena import GUARD
 from tests.support import row_forms, tensor_cases
 from tools.fuzz import driver
 

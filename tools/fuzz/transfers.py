@@ -17,10 +17,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mmulator.launch.arena import EDGES as PAGES
-from mmulator.launch.arena import GUARD
-from mmulator.layouts.tensormap import fields
-from mmulator.program.addresses import FIRST_GLOBAL_SLOT, RANK_SHIFT, SHARED_BASE, SLOT_SHIFT
+from mmulator.matrix.layouts.tensormap import fields
+from mmulator.ptx.program.addresses import FIRST_GLOBAL_SLOT, RANK_SHIFT, SHARED_BASE, SLOT_SHIFT
+from mmulator.runtime.launch.arena import EDGES as PAGES
+from mmulator.runtime.launch.arena import GUARD
 from tests.support.tensor_map_fields import at_edges, at_random, bases, legal, put
 from tools.fuzz import driver
 

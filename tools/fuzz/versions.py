@@ -146,8 +146,8 @@ def work(kind: str, seed: int, numbers: range) -> None:
     from mmulator.errors import MmulatorError
 
     if kind in KINDS[1:]:
-        from mmulator.codegen import stencils
-        from mmulator.compiler import code
+        from mmulator.base.codegen import stencils
+        from mmulator.runtime import code
 
         stencils.chosen = lambda whole, split: split()
     if kind in ("quick", "better"):

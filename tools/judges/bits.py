@@ -29,11 +29,11 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.files import write
+from mmulator.base.files import write
 from mmulator.isa.types import TYPES
-from mmulator.numerics import DotKey
-from mmulator.numerics.formats import container, numpy_dtype
-from mmulator.twin.matrices import twin_matmul
+from mmulator.matrix.numerics import DotKey
+from mmulator.matrix.numerics.formats import container, numpy_dtype
+from mmulator.matrix.twin.matrices import twin_matmul
 from tests.support import mmasim
 from tests.support.numerics_cases import operands
 from tools.suites.run import commit, versions

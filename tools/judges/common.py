@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from mmulator.files import write
+from mmulator.base.files import write
 from tools.suites.run import ROOT, commit, versions
 
 OPTIONS = ("--gpu-architecture=compute_80", "-lineinfo")
@@ -170,7 +170,7 @@ def resumed(
     tasks: by name; each is called with the folder for its files.
     pool: of processes or threads.
     """
-    from mmulator.codegen.sources import fingerprint
+    from mmulator.base.codegen.sources import fingerprint
 
     with TemporaryDirectory() as scratch, pool(options.jobs) as workers:  # type: ignore[call-arg]
         work = (options.work or Path(scratch)).resolve()

@@ -94,7 +94,7 @@ def filled(text: str) -> list[int]:
 def on_the_device(sample: Sample, source: str, text: str, work: Path | None) -> Any:
     """The report of a launch whose arrays are allocated as main() does it. text: of the sample with its main()."""
     from mmulator.doors.libcuda import memory
-    from mmulator.driver import use
+    from mmulator.host.driver import use
 
     driver = use(device="sm_80", sanitize="report", timeout=60)
     driver.readers.clear()  # what is found is counted here

@@ -76,7 +76,7 @@ JUDGE = Judge(
 
 def messages(rules: Iterable[str]) -> list[str]:
     """ConSan's messages where these rules are broken."""
-    from mmulator.rules.choice import meant
+    from mmulator.base.rules.choice import meant
 
     return [text for text, words in MESSAGES.items() if {*rules} & {rule for word in words for rule in meant(word)}]
 
@@ -187,7 +187,7 @@ def answers(chip: str, found: Iterable[dict[str, Any]]) -> Generator[Answer, Non
 def main() -> int:
     import tempfile
 
-    from mmulator.codegen.sources import fingerprint
+    from mmulator.base.codegen.sources import fingerprint
 
     options = arguments(__doc__ or "").parse_args()
     given: list[Answer] = []

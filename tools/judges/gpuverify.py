@@ -127,8 +127,8 @@ def settings(numbers: int, text: str) -> list[tuple[int, ...]]:
 
 def judged(path: Path, work: Path) -> tuple[list[str], str]:
     """(rules broken in any launch; why there was none, or "")."""
-    from mmulator.driver import use
     from mmulator.errors import MmulatorError, UnsupportedError
+    from mmulator.host.driver import use
 
     text = path.read_text()
     found = importlib.util.find_spec("nvidia.cu13")

@@ -36,7 +36,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from mmulator.files import write
+from mmulator.base.files import write
 from tools.judges.common import done, keep
 from tools.suites.run import ROOT, versions
 
@@ -50,19 +50,19 @@ PACKAGE = ROOT / "src" / "mmulator"
 # The folders whose tests take longest come first, and so do their changes.
 _NOT = "--ignore=tests/sanitizer/test_static.py"  # runs no native code
 AREAS: dict[str, tuple[str, ...]] = {
-    "native/asynchrony": (
+    "runtime/native/asynchrony": (
         "tests/chapters/test_mbarrier.py", "tests/chapters/test_bulk.py", "tests/chapters/test_tensor.py",
         "tests/chapters/test_copies.py", "tests/chapters/test_tensormap.py", "tests/native", "tests/sanitizer", "tests/ub",
         "tests/kernels", _NOT,
     ),
-    "native/threads": (
+    "runtime/native/threads": (
         "tests/chapters/test_barrier.py", "tests/chapters/test_warp.py", "tests/chapters/test_cluster.py", "tests/sanitizer",
         "tests/ub", "tests/native", "tests/launch", "tests/kernels", _NOT,
     ),
     "sanitizer/order": ("tests/sanitizer", "tests/ub",),
     "compiler/meaning": ("--chapter", "{}", "tests/chapters", "tests/sanitizer", "tests/ub", "tests/native"),
     "layouts": ("tests/layouts", "tests/inspect", "tests/chapters/test_tensor.py", "tests/chapters/test_mma.py"),
-    "numerics/sfu": ("tests/twin/test_sfu.py", "tests/twin/test_sfu_golden.py", "tests/chapters/test_float.py"),
+    "matrix/numerics/sfu": ("tests/twin/test_sfu.py", "tests/twin/test_sfu_golden.py", "tests/chapters/test_float.py"),
     "numerics": ("tests/numerics", "tests/chapters/test_mma.py", "tests/twin"),
 }  # fmt: skip
 # Changes that survived, or were not noticed in time, by name, and why that is right.
@@ -71,21 +71,22 @@ EXPLAINED = {
     "compiler/meaning/integer.py _high: 64 -> 65": "nothing changes: the function is in line then",
     "numerics/sfu/unit.py lg2: 0 -> 1, 4": "nothing changes: the sum is never 0",
     "numerics/sfu/unit.py ex2: 127 -> 128": "nothing changes: the exponents between lead to the same ends below",
-    "native/asynchrony/transfers.py chance: + -> -": "another random number, as good",
-    "native/asynchrony/tensor.py move_tensor_load: 0 -> 1": "nothing changes: rows are copied one by one, not together",
-    "layouts/sparse/metadata.py _places: + -> -": "nothing changes: 0 is added",
-    "layouts/cute_layout.py _upcast: and -> or": "nothing changes: shape and stride have one structure",
-    "layouts/tensormap/rules.py _tensor: 0 -> 1, 3": "nothing changes: stride 0 is legal, so has no hint",
-    "numerics/dot.py step: < -> <=": "nothing changes: it is an infinity",
-    "numerics/dot.py group_scales: True -> False": "nothing changes: both sides have as many scale factors",
+    "runtime/native/asynchrony/transfers.py chance: + -> -": "another random number, as good",
+    "runtime/native/asynchrony/tensor.py move_tensor_load: 0 -> 1": "nothing changes: rows are copied one by one, not together",
+    "matrix/layouts/sparse/metadata.py _places: + -> -": "nothing changes: 0 is added",
+    "matrix/layouts/cute_layout.py _upcast: and -> or": "nothing changes: shape and stride have one structure",
+    "matrix/layouts/tensormap/rules.py _tensor: 0 -> 1, 3": "nothing changes: stride 0 is legal, so has no hint",
+    "matrix/numerics/dot.py step: < -> <=": "nothing changes: it is an infinity",
+    "matrix/numerics/dot.py group_scales: True -> False": "nothing changes: both sides have as many scale factors",
     "numerics/arrays.py _instruction: and -> or": "nothing changes: scale factors of A and B come together",
-    "numerics/element.py _step: True -> False": "nothing changes: the lists have one length",
-    "native/asynchrony/tensor.py tensor_load: 0 -> 1, 4": "nothing changes: the words of this fault do not have the number",
+    "matrix/numerics/element.py _step: True -> False": "nothing changes: the lists have one length",
+    "runtime/native/asynchrony/tensor.py tensor_load: 0 -> 1, 4":
+        "nothing changes: the words of this fault do not have the number",
     "compiler/meaning/wgmma.py _goes_on: not -> nothing": "a gap: a race of stores with a wgmma would show it",
     "compiler/meaning/misc.py setmaxnreg: e.flush() -> pass": "nothing changes: setmaxnreg.inc is alone in its block",
-    "native/asynchrony/boxes.py along_row: 1 -> 2, 3": "a gap: no test has a row of an odd number of elements of 4 bits",
+    "runtime/native/asynchrony/boxes.py along_row: 1 -> 2, 3": "a gap: no test has a row of an odd number of elements of 4 bits",
     "compiler/meaning/cluster.py _comes: 0 -> 1": "a gap: no kernel has a barrier.cluster without .aligned behind a skipped one",
-    "layouts/fragments.py _copy: + -> -, 2": "nothing changes: it is multiplied by 0",
+    "matrix/layouts/fragments.py _copy: + -> -, 2": "nothing changes: it is multiplied by 0",
 }
 KILLED, SURVIVED, LATE, BROKEN = "noticed", "survived", "not noticed in time", "does not import"
 SWAPS: dict[type[ast.AST], tuple[str, str]] = {

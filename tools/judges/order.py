@@ -67,7 +67,7 @@ class Layout:
     def launch(self, seed: int, instances: int, steps: bool, observers: Sequence[Any] = ()) -> tuple[np.ndarray, str, Any]:
         """(instances with the outcome, the error that ended the launch, the report)."""
         from mmulator.errors import ExecutionFault
-        from mmulator.launch.launch import How
+        from mmulator.runtime.launch.launch import How
 
         places, names = self.test.places, self.made.names
         memory = np.zeros((instances, max(1, len(places)), kernel.STRIDE), np.uint32)
@@ -94,7 +94,7 @@ class Layout:
 
 def ran(test: program.Test, stuck: bool) -> Ran:
     """Run a test in all its layouts. stuck: it may end in a deadlock, which ends a launch: one instance each."""
-    from mmulator.diagnostics.sanitizer import Sanitizer
+    from mmulator.sanitizer.diagnostics.sanitizer import Sanitizer
 
     layouts = [Layout(test, way) for way in kernel.ways(test)]
     instances = 1 if stuck else INSTANCES
@@ -115,7 +115,7 @@ def ran(test: program.Test, stuck: bool) -> Ran:
 
 def races(test: program.Test, seed: int) -> set[str]:
     """Rules about races that a strict sanitizer finds in four launches of a test, in one of its layouts. seed: says in which."""
-    from mmulator.diagnostics.sanitizer import Sanitizer
+    from mmulator.sanitizer.diagnostics.sanitizer import Sanitizer
 
     ways = kernel.ways(test)
     layout = Layout(test, ways[seed % len(ways)])

@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mmulator.files import write
-from mmulator.versions import TABLE, dotted, number
+from mmulator.base.files import write
+from mmulator.base.versions import TABLE, dotted, number
 from tools.matrix.doors import DOORS, FAILS, NOT_RUN, ROOT, SECONDS, WORKS, run, try_door
 
 PATIENCE = 3600.0  # seconds of an installation

@@ -174,7 +174,7 @@ def try_door(door: Door, python: Path, environment: dict[str, str], seconds: int
 def _has(name: str, python: Path, environment: dict[str, str]) -> bool:
     find = f"import importlib.util as u, sys; sys.exit(u.find_spec({name!r}) is None)"
     if name == "nvcc":
-        find = "from mmulator.toolkit.nvcc import find_nvcc; find_nvcc()"
+        find = "from mmulator.ptx.toolkit.nvcc import find_nvcc; find_nvcc()"
     return run([str(python), "-c", find], None, environment, SECONDS)[0] == 0
 
 

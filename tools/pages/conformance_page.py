@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mmulator.conformance.probes import EDGES, Observation
-from mmulator.conformance.subjects import group
 from mmulator.errors import MmulatorError
+from mmulator.evaluation.conformance.probes import EDGES, Observation
+from mmulator.evaluation.conformance.subjects import group
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.targets import DEVICES, TARGETS, Target
-from mmulator.numerics.profiles import dot_key, profile_for
+from mmulator.matrix.numerics.profiles import dot_key, profile_for
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "conformance.md"
@@ -68,7 +68,7 @@ depend on the version of NumPy.
 and the line that stored the first differing element of each array. It compares array
 arguments, arrays that structs point to, and the module's variables that the model changed.
 Both sides are a `Backend` (`host/backend.py`): the CPU, and a GPU through the CUDA driver
-(`conformance/gpu.py`).
+(`evaluation/conformance/gpu.py`).
 
 ## Cases
 
@@ -81,11 +81,11 @@ in shared memory, signs, transposes) and the kinds of operands:
 | --- | --- |
 """
 
-SUITES = """Two suites test more than single instructions (`conformance/suites.py`). **mbarrier sequences**
+SUITES = """Two suites test more than single instructions (`evaluation/conformance/suites.py`). **mbarrier sequences**
 are random legal programs of up to 24 operations, of one lane or of many lanes of a warp. They
 compare what every operation returns, and the word at the end, after `mbarrier.inval` has
 brought it to memory. `--filter "mbarrier sequences"` runs them alone. **Tensor copies**
-(`conformance/tensors.py`) are loads, stores and reductions, of tiles and of images, with random
+(`evaluation/conformance/tensors.py`) are loads, stores and reductions, of tiles and of images, with random
 legal maps (types, ranks, swizzles, interleaves, element strides, fills), boxes inside, across
 and outside of the tensor, and data with the edges of every format. They compare all bytes of
 the shared memory and of the tensor. `--filter "^tensor"` runs them.
@@ -93,7 +93,7 @@ the shared memory and of the tensor. `--filter "^tensor"` runs them.
 
 
 def kinds() -> Iterator[str]:
-    from mmulator.conformance.values import FLOATS, INTEGERS
+    from mmulator.evaluation.conformance.values import FLOATS, INTEGERS
 
     for name, function in {**FLOATS, **INTEGERS}.items():
         text = " ".join((function.__doc__ or "").split("\n\n")[0].split()).rstrip(".")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mmulator import settings
 from mmulator.cli.commands import command_of
 from mmulator.cli.parser import declared
+from mmulator.host import settings
 from tools.pages.tables import table
 
 _SHOWN = ("run", "exec", "debug", "judge", "check", "conformance", "pytest", "variable", "launch")

@@ -1,7 +1,7 @@
-"""What the documentation and `mmulator explain` say of the sanitizer's rules, made from rules/ and the programs of tests/ub.
+"""What the documentation and `mmulator explain` say of the sanitizer's rules, made from base/rules/ and the programs of tests/ub.
 
     python -m tools.pages.spec_map        # writes the page's tables too
-    python -m tools.pages.rules           # writes src/mmulator/rules/examples.json
+    python -m tools.pages.rules           # writes src/mmulator/base/rules/examples.json
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from mmulator.rules import RULES, TOPICS
+from mmulator.base.rules import RULES, TOPICS
 from tests.support import breaches
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "src" / "mmulator" / "rules" / "examples.json"
+EXAMPLES = ROOT / "src" / "mmulator" / "base" / "rules" / "examples.json"
 _STATEMENTS = re.compile(r"\S[^;]*;?(?: *//.*)?")  # of a line; a comment is of the statement before it
 _AROUND = 2  # lines before and after what is changed
 _LONGEST = 24  # lines of an example

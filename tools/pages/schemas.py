@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mmulator.schemas import VERSIONS, named
-from mmulator.schemas.documents import DOCUMENTS, PARTS
+from mmulator.base.schemas import VERSIONS, named
+from mmulator.base.schemas.documents import DOCUMENTS, PARTS
 
 ROOT = Path(__file__).parents[2]
 FILE = "tests/data/schemas.json"

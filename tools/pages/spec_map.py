@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from mmulator.conformance import vectors as stored_vectors
-from mmulator.inspect.explanation.arithmetic import KINDS, LETTERS, runs_on, spans
-from mmulator.inspect.explanation.arithmetic import devices as known_devices
+from mmulator.base.versions import TABLE, dotted
+from mmulator.evaluation.conformance import vectors as stored_vectors
+from mmulator.host.settings import PREFIX, variables
 from mmulator.isa import special_registers as scalar_registers
 from mmulator.isa import table as scalar_tables
 from mmulator.isa.chips import CHIPS
@@ -28,9 +28,9 @@ from mmulator.isa.form import Form, forms_of
 from mmulator.isa.matrix import FAMILIES, FILES
 from mmulator.isa.row import Row
 from mmulator.isa.targets import DEVICES
-from mmulator.numerics import profiles
-from mmulator.settings import PREFIX, variables
-from mmulator.versions import TABLE, dotted
+from mmulator.matrix.inspect.explanation.arithmetic import KINDS, LETTERS, runs_on, spans
+from mmulator.matrix.inspect.explanation.arithmetic import devices as known_devices
+from mmulator.matrix.numerics import profiles
 from tests.support.ptxas import differences as ptxas_differences
 from tests.support.ptxas.row_differences import DIFFERENCES as ROW_DIFFERENCES
 from tools import evaluate
@@ -56,7 +56,8 @@ def module_path(module: str) -> str:
 def meaning(table: str, row: Row) -> list[str]:
     """Files that give a scalar row its meaning: on each storey that of the same name as the row's."""
     name = table.rpartition("/")[2]
-    storeys = "compiler/meaning", "native/memory", "native/asynchrony", "native/threads", "native/matrix"
+    native = (f"runtime/native/{folder}" for folder in ("memory", "asynchrony", "threads", "matrix"))
+    storeys = "compiler/meaning", *native
     return [f for s in storeys if row.status.runs and (PACKAGE / (f := f"{s}/{name}")).exists()]
 
 
@@ -69,28 +70,31 @@ def scalar_rows() -> Iterator[tuple[str, str, Row]]:
 
 # docs/spec-map.md ---------------------------------------------------------------------------------------------------
 MATRIX_FILES = {
-    "mma": "instruction/mma.py layouts/fragments.py layouts/sparse/ layouts/scales.py twin/product.py compiler/meaning/mma.py",
-    "wgmma": "instruction/wgmma.py layouts/fragments.py layouts/descriptors.py layouts/swizzle.py layouts/sparse/ "
-    "twin/shared.py twin/moves.py compiler/meaning/wgmma.py native/matrix/wgmma.py program/as_ptxas/inflight.py",
-    "wmma": "instruction/wmma.py layouts/fragments.py twin/moves.py compiler/meaning/wmma.py",
-    "matrix_move": "instruction/matrix_move.py layouts/operands.py twin/moves.py compiler/meaning/matrix_move.py",
+    "mma": "matrix/instruction/mma.py matrix/layouts/fragments.py matrix/layouts/sparse/ matrix/layouts/scales.py "
+    "matrix/twin/product.py compiler/meaning/mma.py",
+    "wgmma": "matrix/instruction/wgmma.py matrix/layouts/fragments.py matrix/layouts/descriptors.py matrix/layouts/swizzle.py "
+    "matrix/layouts/sparse/ matrix/twin/shared.py matrix/twin/moves.py compiler/meaning/wgmma.py runtime/native/matrix/wgmma.py "
+    "ptx/program/as_ptxas/inflight.py",
+    "wmma": "matrix/instruction/wmma.py matrix/layouts/fragments.py matrix/twin/moves.py compiler/meaning/wmma.py",
+    "matrix_move": "matrix/instruction/matrix_move.py matrix/layouts/operands.py matrix/twin/moves.py "
+    "compiler/meaning/matrix_move.py",
 }
 LANGUAGE = (
     ("PTX Module Directives; Identifiers, Constants", "ptx/lexer.py ptx/cursor.py ptx/parser.py"),
-    ("State Spaces, Types, and Variables", "isa/types.py ptx/declarations.py program/image.py native/state.py"),
+    ("State Spaces, Types, and Variables", "isa/types.py ptx/declarations.py ptx/program/image.py runtime/native/state.py"),
     ("Instruction Operands", "ptx/operands.py ptx/tree.py compiler/emit/block.py"),
     ("Abstracting the ABI: functions, calls, parameters",
-     "ptx/check.py program/image.py program/calls.py native/threads/control.py"),
-    ("Predicated Execution", "ptx/body.py program/blocks.py"),
+     "ptx/check.py ptx/program/image.py ptx/program/calls.py runtime/native/threads/control.py"),
+    ("Predicated Execution", "ptx/body.py ptx/program/blocks.py"),
     ("Special Registers", "isa/special_registers.py compiler/lowering/special_registers.py"),
     (".target and .version, Target Architecture Families", "isa/targets.py ptx/verify.py"),
     ("Performance-Tuning Directives (.maxntid, .reqntid)", "ptx/resources.py host/module.py"),
-    ("Memory Consistency Model", "native/memory/memory.py (host memory, in program order of the lanes)"),
-    ("Matrix data-types, fragments, strides, descriptors", "isa/types.py layouts/"),
+    ("Memory Consistency Model", "runtime/native/memory/memory.py (host memory, in program order of the lanes)"),
+    ("Matrix data-types, fragments, strides, descriptors", "isa/types.py matrix/layouts/"),
     ("Tensors: boxes, im2col, interleave, swizzling, tensor maps",
-     "layouts/tensormap/ native/asynchrony/maps.py native/asynchrony/boxes.py"),
-    ("arithmetic that the specification leaves open", "numerics/profiles.py numerics/dot.py"),
-    ("approximate functions", "numerics/sfu/"),
+     "matrix/layouts/tensormap/ runtime/native/asynchrony/maps.py runtime/native/asynchrony/boxes.py"),
+    ("arithmetic that the specification leaves open", "matrix/numerics/profiles.py matrix/numerics/dot.py"),
+    ("approximate functions", "matrix/numerics/sfu/"),
 )
 
 
@@ -102,7 +106,7 @@ def spec_map() -> str:
         "[design.md](design.md).\n\n## The language\n\n"
     )
     out += table(("section", "files"), ((title, code_paths(files)) for title, files in LANGUAGE))
-    out += "\n## Matrix instructions\n\nArithmetic: `numerics/`, for all of them.\n\n"
+    out += "\n## Matrix instructions\n\nArithmetic: `matrix/numerics/`, for all of them.\n\n"
     rows = []
     for family, members in FAMILIES.items():
         for title in dict.fromkeys(r.section.title for r in members):
@@ -111,7 +115,7 @@ def spec_map() -> str:
             forms = len({f for r in here for f in forms_of(r)})
             file = FILES[family]
             moves = file == "matrix_move" and here[0].effects.memory is not MemoryEffect.NONE
-            native = f" native/matrix/{file}.py" if moves else ""
+            native = f" runtime/native/matrix/{file}.py" if moves else ""
             rows.append((title, code(ops), forms, f"`isa/{file}.py`", code_paths(MATRIX_FILES[file] + native)))
     out += table(("section", "instructions", "forms", "table", "semantics"), rows)
     chapters: dict[str, dict[str, list[tuple[str, Row]]]] = {}
@@ -242,7 +246,7 @@ def devices() -> str:
 
 
 def arithmetic() -> str:
-    """The rows of numerics/profiles.py."""
+    """The rows of matrix/numerics/profiles.py."""
     rows = []
     for r in profiles.ROWS:
         kinds = [k for k in r.kinds if k]

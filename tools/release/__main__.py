@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 WHEELS = {"x86_64": "release-x86_64", "aarch64": "release-aarch64", "any": "0"}
 LIMITS = {".gz": 3_000_000, ".whl": 25_000_000}  # bytes
 UNWANTED = ("vectors/", "build/", "dist/", "tests/laws/", "tests/data/", "tests/chapters/")  # in an sdist
-SHIPPED = "from mmulator.codegen.shipped import shipped; assert shipped(), 'no object code'"
+SHIPPED = "from mmulator.base.codegen.shipped import shipped; assert shipped(), 'no object code'"
 GOOD = "bit-identical to the H200 reference: yes"
 
 

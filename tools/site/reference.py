@@ -10,10 +10,10 @@ from importlib import import_module
 from pathlib import Path
 
 import mmulator
+from mmulator.base.rules import TOPICS
+from mmulator.base.rules.examples import example
 from mmulator.cli.app import run
 from mmulator.cli.commands import COMMANDS
-from mmulator.rules import TOPICS
-from mmulator.rules.examples import example
 from tools.pages.rules import told
 from tools.site.sources import ROOT
 

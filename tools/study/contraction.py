@@ -1,4 +1,4 @@
-"""Compares program/as_ptxas/contract.py with ptxas: random kernels, executed as PTX and as machine code on symbols.
+"""Compares ptx/program/as_ptxas/contract.py with ptxas: random kernels, executed as PTX and as machine code on symbols.
 
     python -m tools.study.contraction --seed 1 --count 500            # needs ptxas and nvdisasm
     python -m tools.study.contraction --seed 1 --count 500 --shape loops --type f64
@@ -21,10 +21,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mmulator.program.as_ptxas.contract import contract
+from mmulator.base.source import Source
 from mmulator.ptx.parser import parse_module
+from mmulator.ptx.program.as_ptxas.contract import contract
 from mmulator.ptx.tree import Address, Function, Immediate, Label, LabelRef, Reg, Symbol
-from mmulator.source import Source
 from tools.study.machine_code import assemble
 
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.numerics.sfu.arithmetic import INVERSE_TWO_PI
-from mmulator.numerics.sfu.tables import UNITS, Quadratic, Tables, TanhTable, load_tables
+from mmulator.matrix.numerics.sfu.arithmetic import INVERSE_TWO_PI
+from mmulator.matrix.numerics.sfu.tables import UNITS, Quadratic, Tables, TanhTable, load_tables
 from tests.support.sfu import encode, read_captures, write_tables
 
 Int = NDArray[np.int64]

@@ -29,7 +29,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from mmulator import files
+from mmulator.base import files
 
 SAMPLES = 6  # of torch's own, for an operator and a type
 LIMIT = 8  # seconds for an operator and a type

@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from mmulator.files import write
+from mmulator.base.files import write
 from tools.suites.known import CLASSES, SKIPPED, SUITES, Suite, classified
 from tools.suites.outcomes import chosen
 

@@ -42,15 +42,15 @@ def receive(pipe: BinaryIO) -> Any:
 
 @lru_cache(16)
 def _loaded(ptx: str, device: str) -> Any:
-    from mmulator.driver import LoadedModule
+    from mmulator.host.driver import LoadedModule
 
     return LoadedModule(ptx, "kernel.ptx", device)
 
 
 def run(request: dict[str, Any], base: int) -> dict[str, Any]:
     """One launch on the memory at `base`."""
-    from mmulator.driver import Driver, Region, Settings
     from mmulator.errors import ExecutionFault, MmulatorError, UnsupportedError
+    from mmulator.host.driver import Driver, Region, Settings
 
     started = time.perf_counter()
     notes: list[str] = []

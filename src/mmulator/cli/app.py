@@ -9,11 +9,11 @@ from contextlib import suppress
 from typing import Any
 
 from mmulator import __version__
+from mmulator.base.errors import InternalError, MmulatorError, UnsupportedError
+from mmulator.base.source import printable
 from mmulator.cli.commands import ABOUT, COMMANDS, command_of
 from mmulator.cli.output import Terminal, WrongUsage, print_error
-from mmulator.errors import InternalError, MmulatorError, UnsupportedError
-from mmulator.settings import check_variables
-from mmulator.source import printable
+from mmulator.host.settings import check_variables
 
 _INTERRUPTED = 130  # exit code after Ctrl-C
 _COMPLETING = "_MMULATOR_COMPLETE"

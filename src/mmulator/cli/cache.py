@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mmulator.base.errors import MmulatorError
 from mmulator.cli.output import print_json
 from mmulator.cli.parser import Group, Json
-from mmulator.errors import MmulatorError
 
 if TYPE_CHECKING:
-    from mmulator.codegen.store import Store
+    from mmulator.base.codegen.store import Store
 
 
 def show(json: Json = False) -> None:
@@ -19,7 +19,7 @@ def show(json: Json = False) -> None:
     The folder is $MMULATOR_CACHE, or $XDG_CACHE_HOME/mmulator, or ~/.cache/mmulator. It may be removed at any time;
     `mmulator cache clear` does so.
     """
-    from mmulator.codegen.store import open_store
+    from mmulator.base.codegen.store import open_store
 
     store, place = open_store()
     entries, size = store.size() if store else (0, 0)
@@ -46,7 +46,7 @@ def clear(json: Json = False) -> None:
 
 
 def _store() -> Store:
-    from mmulator.codegen.store import open_store
+    from mmulator.base.codegen.store import open_store
 
     store, place = open_store()
     if store is None:

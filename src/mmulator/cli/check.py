@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from mmulator.cli.parser import Given, Option, Positional, RowsOf
 
 if TYPE_CHECKING:
-    from mmulator.errors import InvalidInstructionError
-    from mmulator.findings import Finding
+    from mmulator.base.errors import InvalidInstructionError
+    from mmulator.base.findings import Finding
     from mmulator.isa.targets import Target
-    from mmulator.program.runnable import Unsupported
+    from mmulator.ptx.program.runnable import Unsupported
     from mmulator.ptx.tree import Function, ParsedModule
 
 
@@ -35,18 +35,18 @@ def check(
     import shlex
     from dataclasses import replace
 
+    from mmulator.base.names import choose
+    from mmulator.base.source import Source
     from mmulator.cli.findings import baseline as read
     from mmulator.cli.findings import check_sarif, code_of, write_sarif
     from mmulator.cli.output import exclude, read_bytes
     from mmulator.host.text import loading_within
     from mmulator.isa.targets import default_device
-    from mmulator.names import choose
-    from mmulator.program.runnable import unsupported
-    from mmulator.program.static import static_findings
     from mmulator.ptx.parser import parse_module
+    from mmulator.ptx.program.runnable import unsupported
+    from mmulator.ptx.program.static import static_findings
     from mmulator.ptx.text import text_of
     from mmulator.ptx.verify import verify
-    from mmulator.source import Source
 
     exclude({"--sarif -": given.sarif == "-", "--json": given.json}, "both write to standard output")
     check_sarif(given.sarif)
@@ -76,7 +76,7 @@ def check(
 
 
 def _target(text: str) -> Target:
-    from mmulator.errors import MmulatorError
+    from mmulator.base.errors import MmulatorError
     from mmulator.isa.targets import Target
 
     try:
@@ -86,7 +86,7 @@ def _target(text: str) -> Target:
 
 
 def _kernel_data(module: ParsedModule, kernel: Function) -> dict[str, Any]:
-    from mmulator.demangle import demangle
+    from mmulator.base.demangle import demangle
     from mmulator.ptx.resources import parameter_offsets, resources
 
     found = resources(module, kernel)
@@ -146,8 +146,8 @@ def _as_text(
     if errors:
         print(f"\n{len(errors)} error{'s' * (len(errors) > 1)}")
     if findings:
+        from mmulator.base.findings import counted
         from mmulator.cli.findings import print_paragraphs
-        from mmulator.findings import counted
 
         print_paragraphs(findings)
         print(f"\n{counted(findings)}")
@@ -158,8 +158,8 @@ def _type(parameter: dict[str, Any]) -> str:
 
 
 def _kernel_text(kernel: dict[str, Any]) -> None:
+    from mmulator.base.demangle import demangle
     from mmulator.cli.output import print_columns, print_line, print_table
-    from mmulator.demangle import demangle
 
     print_line(f"{kernel['name']} (line {kernel['line']}): {kernel['instructions']} instructions")
     if kernel["cpp_name"] != kernel["name"]:

@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from mmulator.base.files import write
 from mmulator.cli.commands import COMMANDS, command_of
 from mmulator.cli.output import WrongUsage
 from mmulator.cli.parser import Group, ProgramWords, declared, program_at
-from mmulator.files import write
 
 ASKED = "_MMULATOR_COMPLETE"  # variable of a process that a shell asks
 # The script of each shell, the file that has it, and what that shell's own file needs to find it.
@@ -121,7 +121,7 @@ def instruction_words(words: Sequence[str], typed: str) -> list[str]:
 
 def explained_words(words: Sequence[str], typed: str) -> list[str]:
     """Words of instructions, and where there is no word yet the rules of the sanitizer, too."""
-    from mmulator.rules import RULES, TOPICS
+    from mmulator.base.rules import RULES, TOPICS
 
     found = instruction_words(words, typed)
     return found if words else [*found, *(name for name in ("rules", *TOPICS, *RULES) if typed)]
@@ -136,7 +136,7 @@ def target_names(_: Sequence[str], typed: str) -> list[str]:
 
 def rule_choices(_: Sequence[str], typed: str) -> list[str]:
     """Rules and topics of --rules, after the last comma."""
-    from mmulator.rules import RULES, TOPICS
+    from mmulator.base.rules import RULES, TOPICS
 
     before, comma, last = typed.rpartition(",")
     minus = "-" * last.startswith("-")

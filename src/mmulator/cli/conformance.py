@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mmulator.base.errors import MmulatorError
 from mmulator.cli.output import exclude, print_heading, print_json
 from mmulator.cli.parser import Given, Option, RowsOf
 from mmulator.cli.progress import Progress
-from mmulator.errors import MmulatorError
-from mmulator.settings.readers import decimal, whole
+from mmulator.host.settings.readers import decimal, whole
 
 if TYPE_CHECKING:
-    from mmulator.conformance.run import ItemResult, RunOutcome, RunSettings
+    from mmulator.evaluation.conformance.run import ItemResult, RunOutcome, RunSettings
 
 
 def conformance(
@@ -49,9 +49,9 @@ def conformance(
 
     The exit code is 0 only if everything was compared that --filter and --seconds ask for, and no bit differs.
     """
-    from mmulator.conformance import report as reports
-    from mmulator.conformance.run import RunSettings
-    from mmulator.spread.hosts import cluster_at
+    from mmulator.evaluation.conformance import report as reports
+    from mmulator.evaluation.conformance.run import RunSettings
+    from mmulator.evaluation.spread.hosts import cluster_at
 
     _check(gpu, vectors, rows.device, capture, filter, report or [])
     exclude({"--dask": rows.dask, "--gpu": gpu}, "the GPU is that of this machine")
@@ -103,7 +103,7 @@ def _check(
 
 
 def _folders(vectors: Path | None, device: str | None) -> list[Path]:
-    from mmulator.conformance.vectors import default_folder, files
+    from mmulator.evaluation.conformance.vectors import default_folder, files
     from mmulator.isa.chips import as_device
 
     root = vectors or default_folder()
@@ -115,7 +115,7 @@ def _folders(vectors: Path | None, device: str | None) -> list[Path]:
 
 
 def _state(settings: RunSettings) -> Path | None:
-    from mmulator.codegen.engine import cache_folder
+    from mmulator.base.codegen.engine import cache_folder
 
     folder = cache_folder()
     name = f"replay-{Path(settings.replay).name}" if settings.replay else f"gpu{settings.gpu}"
@@ -123,7 +123,7 @@ def _state(settings: RunSettings) -> Path | None:
 
 
 def _run(settings: RunSettings, state: Path | None, resume: bool, quiet: bool, client: Any = None) -> RunOutcome:
-    from mmulator.conformance.run import run
+    from mmulator.evaluation.conformance.run import run
 
     if state is not None and not resume:
         state.unlink(missing_ok=True)
@@ -142,7 +142,7 @@ def _run(settings: RunSettings, state: Path | None, resume: bool, quiet: bool, c
 
 
 def _print(outcomes: list[tuple[RunSettings, RunOutcome]]) -> None:
-    from mmulator.conformance.report import lines
+    from mmulator.evaluation.conformance.report import lines
 
     for settings, outcome in outcomes:
         first, *rest = lines(outcome, settings)

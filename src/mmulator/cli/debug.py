@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mmulator.base.errors import MmulatorError
 from mmulator.cli.output import WrongUsage
 from mmulator.cli.parser import Given, Option, ProgramWords, RowsOf
-from mmulator.errors import MmulatorError
-from mmulator.settings.readers import whole
+from mmulator.host.settings.readers import whole
 
 if TYPE_CHECKING:
-    from mmulator.debug.dap.messages import Object
-    from mmulator.jobs.job import Job
+    from mmulator.host.jobs.job import Job
+    from mmulator.observation.debug.dap.messages import Object
 
 
 def debug(
@@ -84,9 +84,9 @@ def _commands(ex: list[str], file: Path | None) -> list[str]:
 
 def _launch_file(file: Path, settings: dict[str, Any], device: str | None, seed: int | None, sanitize: bool) -> int:
     """Debug the launch of a launch file, and compare with what it expects. Returns the exit code."""
-    from mmulator.debug.program import Debugger, current
-    from mmulator.debug.terminal import front
-    from mmulator.jobs.job import load_job, run_job
+    from mmulator.host.jobs.job import load_job, run_job
+    from mmulator.observation.debug.program import Debugger, current
+    from mmulator.observation.debug.terminal import front
 
     if not file.is_file():
         raise WrongUsage(f"cannot read {file}: No such file or directory")
@@ -147,12 +147,12 @@ def _for_editors(program: list[str] | None, dap: bool, port: int | None, extensi
     if program or (dap and extension is not None):
         raise WrongUsage("--dap and --vscode take no program, and not each other", hint="an editor says which program it is")
     if extension is not None:
-        from mmulator.debug.dap import vscode
+        from mmulator.observation.debug.dap import vscode
 
         vscode.write(extension)
         print(f"{extension}: code --install-extension {extension}")
         return
-    from mmulator.debug.dap import serve
+    from mmulator.observation.debug.dap import serve
 
     if port is None:
         serve.on_streams(_command)

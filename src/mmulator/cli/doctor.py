@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mmulator import __version__
+from mmulator.base.errors import MmulatorError
+from mmulator.base.versions import KNOWN, OLD, TABLE, place, untried
 from mmulator.cli.output import print_json, print_line
 from mmulator.cli.parser import Json
-from mmulator.errors import MmulatorError
-from mmulator.settings import INTERNAL, PREFIX, variables
-from mmulator.versions import KNOWN, OLD, TABLE, place, untried
+from mmulator.host.settings import INTERNAL, PREFIX, variables
 
 HERE, MISSING, WRONG = "here", "missing", "wrong"
 _EXTRA = re.compile(r"""extra\s*==\s*["']([\w-]+)["']""")
@@ -63,7 +63,7 @@ def _version(package: str) -> str | None:
 
 
 def _python() -> Iterator[Part]:
-    from mmulator.codegen.cpus import ARM, X86, own_architecture
+    from mmulator.base.codegen.cpus import ARM, X86, own_architecture
 
     version = ".".join(map(str, sys.version_info[:3]))
     yield _of_version("Python", "python", version, f"{version}, {sys.executable}")
@@ -83,9 +83,9 @@ def _compiler() -> Iterator[Part]:
     except ImportError as error:
         yield Part("LLVM", WRONG, f"llvmlite {version}: {error}", "pip install --force-reinstall llvmlite")
         return
-    from mmulator.codegen.cpus import LEVELS_OF, level_of, own_architecture
-    from mmulator.codegen.engine import target_cpu
-    from mmulator.codegen.shipped import shipped
+    from mmulator.base.codegen.cpus import LEVELS_OF, level_of, own_architecture
+    from mmulator.base.codegen.engine import target_cpu
+    from mmulator.base.codegen.shipped import shipped
 
     yield _of_version("LLVM", "llvmlite", version, f"{'.'.join(map(str, llvm_version_info))} (llvmlite {version})")
     try:
@@ -108,7 +108,7 @@ def _compiler() -> Iterator[Part]:
 
 
 def _cache() -> Iterator[Part]:
-    from mmulator.codegen.store import open_store
+    from mmulator.base.codegen.store import open_store
 
     store, place = open_store()
     if store is None:
@@ -145,7 +145,7 @@ def _of_version(name: str, package: str, version: str, said: str, todo: str = ""
 
 
 def _nvcc() -> Iterator[Part]:
-    from mmulator.toolkit.nvcc import find_nvcc, version_of
+    from mmulator.ptx.toolkit.nvcc import find_nvcc, version_of
 
     gcc = shutil.which("g++")
     try:

@@ -9,7 +9,7 @@ from typing import Annotated
 from mmulator.cli.output import WrongUsage, exclude
 from mmulator.cli.parser import Given, ProgramWords, RowsOf
 from mmulator.cli.program import check_program, gathers, hint_behind, start, surroundings
-from mmulator.settings import taken
+from mmulator.host.settings import taken
 
 
 def exec(

@@ -9,7 +9,7 @@ from mmulator.cli.parser import Json, Option, Positional
 
 if TYPE_CHECKING:
     from mmulator.inspect import Explanation
-    from mmulator.inspect.explanation.topics import Topic
+    from mmulator.matrix.inspect.explanation.topics import Topic
 
 _OTHERS = 12  # other matches that are named
 
@@ -52,9 +52,9 @@ def explain(
         exclude({"a rule": True, **{o: given for o, given in forms.items() if o != "--json"}}, "that is of instructions")
         rules.tell(named, several=named != ("-".join(instruction).lower().replace("_", "-"),), json=json)
         return
-    from mmulator.errors import MmulatorError, UnsupportedError
+    from mmulator.base.errors import MmulatorError, UnsupportedError
     from mmulator.inspect import explain as answer
-    from mmulator.inspect.explanation import topics
+    from mmulator.matrix.inspect.explanation import topics
 
     topic = topics.topic_of(instruction)
     if topic is not None:
@@ -139,7 +139,7 @@ def _constants(values: tuple[int, ...] | None) -> str:
 
 
 def _arithmetic(e: Explanation) -> None:
-    from mmulator.inspect.explanation.arithmetic import by_devices, numbers
+    from mmulator.matrix.inspect.explanation.arithmetic import by_devices, numbers
 
     groups = by_devices(e.arithmetic)
     if not groups:
@@ -172,8 +172,8 @@ def _rules(e: Explanation) -> None:
 
 def _commands(e: Explanation) -> list[str]:
     """Other commands that say more about the instruction."""
-    from mmulator.inspect.layouts.layout import operands
-    from mmulator.inspect.search import form_of
+    from mmulator.matrix.inspect.layouts.layout import operands
+    from mmulator.matrix.inspect.search import form_of
 
     form = form_of(e.mnemonic)
     held = operands(form)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mmulator.cli.parser import Option
-from mmulator.settings.readers import whole
+from mmulator.host.settings.readers import whole
 
 
 def explore(
@@ -26,9 +26,9 @@ def explore(
     if export is not None:
         _export(export, json)
         return
+    from mmulator.base.errors import MmulatorError
     from mmulator.cli.output import print_json
-    from mmulator.errors import MmulatorError
-    from mmulator.explore.server import Server
+    from mmulator.matrix.explore.server import Server
 
     try:
         server = Server(port)
@@ -47,10 +47,10 @@ def explore(
 
 
 def _export(folder: Path, json: bool) -> None:
+    from mmulator.base.errors import MmulatorError
     from mmulator.cli.output import print_json
     from mmulator.cli.progress import Progress
-    from mmulator.errors import MmulatorError
-    from mmulator.explore.site import export
+    from mmulator.matrix.explore.site import export
 
     try:
         with Progress(quiet=json) as progress:

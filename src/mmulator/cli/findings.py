@@ -7,14 +7,14 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mmulator.base.files import write
 from mmulator.cli.output import WrongUsage, check_writable, colours, narrow, print_line, width
-from mmulator.files import write
 
 if TYPE_CHECKING:
-    from mmulator.findings import Finding
-    from mmulator.jobs.judgement import Judged, SanitizerOptions
-    from mmulator.jobs.suppressions import Suppression
-    from mmulator.sarif import Baseline
+    from mmulator.base.findings import Finding
+    from mmulator.host.jobs.judgement import Judged, SanitizerOptions
+    from mmulator.host.jobs.suppressions import Suppression
+    from mmulator.sanitizer.sarif import Baseline
 
 FOUND = 3  # exit code
 _COLOURS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "\x1b[1m"}
@@ -23,8 +23,8 @@ _SEVERITY = re.compile(rf": ({'|'.join(_COLOURS)}):(?= |$)")
 
 def wish(seeds: int | None, rules: str | None, prove: bool, strict: bool, keep_going: bool = False) -> SanitizerOptions:
     """The sanitizer's options from those of a command line. Raises WrongUsage."""
-    from mmulator.jobs.judgement import SanitizerOptions
-    from mmulator.rules.choice import chosen
+    from mmulator.base.rules.choice import chosen
+    from mmulator.host.jobs.judgement import SanitizerOptions
 
     try:
         looked_for = chosen(rules or "", strict)
@@ -41,7 +41,7 @@ PROOF_SEEDS = 64
 
 def print_paragraphs(findings: Sequence[Finding], seeds: int = 1) -> None:
     """Print one paragraph for the findings of a rule and a line. seeds: how many were run."""
-    from mmulator.findings import paragraphs
+    from mmulator.base.findings import paragraphs
 
     for first, *lines in paragraphs(findings, width() if narrow() else None, seeds):
         print("\n".join(["", _coloured(first) if colours() else first, *lines]))
@@ -77,7 +77,7 @@ def write_sarif(
     path: str, findings: Sequence[Finding], suppressed: Sequence[tuple[Finding, Suppression]] = (), known: Baseline | None = None
 ) -> None:
     """Write findings as SARIF to a file; `-` is standard output. Raises MmulatorError if it cannot be written."""
-    from mmulator.sarif import sarif
+    from mmulator.sanitizer.sarif import sarif
 
     write_log(path, sarif(findings, [(f, s.reason or "") for f, s in suppressed], known))
 
@@ -95,6 +95,6 @@ def baseline(path: str | None) -> Baseline | None:
     """The findings of the earlier SARIF file that `--baseline` names. Raises MmulatorError for another file."""
     if path is None:
         return None
-    from mmulator.sarif import Baseline
+    from mmulator.sanitizer.sarif import Baseline
 
     return Baseline.read(path)

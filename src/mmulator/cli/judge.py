@@ -46,8 +46,8 @@ def judge(
     """
     from mmulator.cli.output import WrongUsage, print_json, print_line
     from mmulator.cli.program import check_program
-    from mmulator.judging.child import Limits
-    from mmulator.judging.judge import judge as ask
+    from mmulator.evaluation.judging.child import Limits
+    from mmulator.evaluation.judging.judge import judge as ask
 
     launch = candidate[0].endswith(".toml")
     if launch and len(candidate) > 1:

@@ -6,13 +6,13 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mmulator.base.errors import OperandError, UnsupportedError
+from mmulator.base.files import write
 from mmulator.cli.output import exclude, misused, print_json, print_line, print_text, width
 from mmulator.cli.parser import Json, Option, Positional
-from mmulator.errors import OperandError, UnsupportedError
-from mmulator.files import write
 
 if TYPE_CHECKING:
-    from mmulator.inspect.layouts.answer import Element, Layout
+    from mmulator.matrix.inspect.layouts.answer import Element, Layout
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class LayoutQuestions:
 
     def check(self) -> None:
         """Raise WrongUsage where options contradict each other, or one would have no effect."""
-        from mmulator.inspect.views.svg import check_theme
+        from mmulator.matrix.inspect.views.svg import check_theme
 
         if self.by not in (None, "matrix", "lane"):
             raise misused("matrix or lane", "--by")
@@ -125,7 +125,7 @@ def _find(
     instruction: str, operand: str, selector: int | None, byte_id: int | None, thread_id: int | None, device: str | None
 ) -> Layout:
     """The layout. Raises WrongUsage for an option that belongs to another kind of operand."""
-    from mmulator.inspect.layouts.layout import layout as answer
+    from mmulator.matrix.inspect.layouts.layout import layout as answer
 
     found = answer(
         instruction, operand, selector=selector or 0, byte_id=byte_id or 0, thread_id=thread_id or 0, device=device or "sm_90"
@@ -144,8 +144,8 @@ def _answer(
     instruction: str, found: Layout, where: tuple[int, ...] | None, place: tuple[int, ...] | None, json: bool
 ) -> None:
     """Print who holds an element, and what lies in a register; also for another form whose answer differs."""
-    from mmulator.inspect.layouts.layout import other_answer
-    from mmulator.inspect.search import name_in
+    from mmulator.matrix.inspect.layouts.layout import other_answer
+    from mmulator.matrix.inspect.search import name_in
 
     def ask(layout: Layout) -> list[Element]:
         elements = [layout.element(*where)] if where else []
@@ -182,10 +182,10 @@ def _numbers(text: str, option: str, form: str) -> tuple[int, ...]:
 
 def _split(words: list[str]) -> tuple[str, str | None]:
     """The instruction, and the operand, which is the last word; None where an instruction of tcgen05 stands alone."""
-    from mmulator.inspect.search import is_tcgen05
+    from mmulator.matrix.inspect.search import is_tcgen05
 
     if is_tcgen05(" ".join(words)):
-        from mmulator.inspect.tcgen05.layout import may_be_operand
+        from mmulator.matrix.inspect.tcgen05.layout import may_be_operand
 
         if not may_be_operand(words[-1]):
             return " ".join(words), None
@@ -199,8 +199,8 @@ def _only_operand(instruction: str, options: dict[str, Any]) -> str | None:
     """The operand of an instruction of tcgen05 that has one with a layout; None if it has several. Raises WrongUsage for options
     that are about one operand, and OperandError if there is none.
     """
-    from mmulator.inspect.search import form_of, text_of
-    from mmulator.inspect.tcgen05.layout import operands
+    from mmulator.matrix.inspect.search import form_of, text_of
+    from mmulator.matrix.inspect.tcgen05.layout import operands
 
     form = form_of(instruction)
     held = operands(form)
@@ -214,11 +214,11 @@ def _only_operand(instruction: str, options: dict[str, Any]) -> str | None:
 
 def _print_overview(instruction: str) -> None:
     """Print where all operands of a tcgen05.mma lie, each in short, and how they are loaded."""
-    from mmulator.inspect.search import form_of, text_of
-    from mmulator.inspect.tcgen05.layout import layout as answer
-    from mmulator.inspect.tcgen05.layout import operands
-    from mmulator.inspect.views.layout import subtitle
-    from mmulator.tables import text_table
+    from mmulator.base.tables import text_table
+    from mmulator.matrix.inspect.search import form_of, text_of
+    from mmulator.matrix.inspect.tcgen05.layout import layout as answer
+    from mmulator.matrix.inspect.tcgen05.layout import operands
+    from mmulator.matrix.inspect.views.layout import subtitle
 
     form = form_of(instruction)
     print(text_of(form))
@@ -244,10 +244,10 @@ def _print_overview(instruction: str) -> None:
 
 def _check_device(found: Layout, device: str) -> None:
     """Raise an error for a device that does not have the instruction."""
-    from mmulator.inspect.explanation.arithmetic import runs_on
-    from mmulator.inspect.search import form_of
     from mmulator.isa.chips import as_device
     from mmulator.isa.targets import DEVICES
+    from mmulator.matrix.inspect.explanation.arithmetic import runs_on
+    from mmulator.matrix.inspect.search import form_of
 
     form = form_of(found.instruction)
     device = as_device(device)
@@ -267,8 +267,8 @@ def _check_size(found: Layout) -> None:
 
 def _say_drawn(text: str, found: Layout, paths: list[str]) -> None:
     """Print what was drawn; on standard error where standard output has the drawing."""
-    from mmulator.inspect.layouts.layout import other_form
-    from mmulator.inspect.search import name_in
+    from mmulator.matrix.inspect.layouts.layout import other_form
+    from mmulator.matrix.inspect.search import name_in
 
     out = sys.stderr if "-" in paths else sys.stdout
     files = ", ".join(p for p in paths if p != "-")
@@ -338,9 +338,9 @@ def _print_cute(found: Layout, json: bool) -> None:
 
 
 def _print_all(text: str, found: Layout, by: str, full: bool, csv: bool, markdown: bool) -> None:
-    from mmulator.inspect.layouts.layout import other_form
-    from mmulator.inspect.views import tables
-    from mmulator.inspect.views.layout import subtitle
+    from mmulator.matrix.inspect.layouts.layout import other_form
+    from mmulator.matrix.inspect.views import tables
+    from mmulator.matrix.inspect.views.layout import subtitle
 
     if csv:
         print(tables.to_csv(found), end="")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import builtins
 from typing import TYPE_CHECKING, Annotated
 
+from mmulator.base.errors import InvalidInstructionError
 from mmulator.cli.output import exclude, print_columns, print_json, print_line
 from mmulator.cli.parser import Json, Option, Positional
-from mmulator.errors import InvalidInstructionError
 
 if TYPE_CHECKING:
     from mmulator.inspect import FormGroup
@@ -73,12 +73,12 @@ def _of_tcgen05(
     words: builtins.list[str], target: str | None, ptx: str | None, side: str, device: str | None
 ) -> tuple[Form, ...]:
     """Forms of tcgen05 whose names have all words. Raises InvalidInstructionError where there is none."""
-    from mmulator.inspect.explanation.arithmetic import runs_on
     from mmulator.isa.chips import as_device
     from mmulator.isa.form import forms_of
     from mmulator.isa.names.words import available
     from mmulator.isa.targets import as_pair
     from mmulator.isa.tcgen05 import ROWS
+    from mmulator.matrix.inspect.explanation.arithmetic import runs_on
 
     wanted, version = as_pair(target, ptx)
     chip = as_device(device) if device is not None else None
@@ -119,7 +119,7 @@ def _forms(
         fitting = frozenset(find_forms(query, target, ptx))
         forms = tuple(form for form in forms if form in fitting)
     if device is not None:
-        from mmulator.inspect.explanation.arithmetic import runs_on
+        from mmulator.matrix.inspect.explanation.arithmetic import runs_on
 
         forms = tuple(form for form in forms if runs_on(form, device))
         if not forms:
@@ -128,7 +128,7 @@ def _forms(
 
 
 def _devices(json: bool) -> None:
-    from mmulator.inspect.explanation.arithmetic import KINDS, LETTERS, devices
+    from mmulator.matrix.inspect.explanation.arithmetic import KINDS, LETTERS, devices
 
     if json:
         print_json("devices", {"ok": True, "devices": [d.to_dict() for d in devices()]})

@@ -8,7 +8,7 @@ from mmulator.cli.parser import ProgramWords
 
 def begin(arguments: list[str]) -> None:
     """Run nvcc at once. Returns where there is an error to print, or help. A first `--` makes `--help` nvcc's, too."""
-    from mmulator.errors import MmulatorError
+    from mmulator.base.errors import MmulatorError
 
     if arguments in (["-h"], ["--help"]):
         return
@@ -24,9 +24,9 @@ def _run(arguments: list[str], replace: bool = False) -> int:
     import os
     from contextlib import suppress
 
+    from mmulator.base.errors import UnsupportedError
     from mmulator.cli.program import libraries
-    from mmulator.errors import UnsupportedError
-    from mmulator.toolkit.wrapper import main
+    from mmulator.ptx.toolkit.wrapper import main
 
     if "MMULATOR_EXEC" not in os.environ:  # exec has said where they are
         with suppress(UnsupportedError):  # another system, where programs are compiled and do not run

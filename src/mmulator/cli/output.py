@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from mmulator.errors import MmulatorError
-from mmulator.source import printable
+from mmulator.base.errors import MmulatorError
+from mmulator.base.source import printable
 
 
 def read_bytes(path: str) -> bytes:
@@ -114,7 +114,7 @@ def print_json(name: str, data: dict[str, Any]) -> None:
 
     name: of its schema.
     """
-    from mmulator.schemas import document
+    from mmulator.base.schemas import document
 
     print(json.dumps(_plain(document(name, data)), indent=1, ensure_ascii=True, default=str, allow_nan=False))
 

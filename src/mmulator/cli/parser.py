@@ -13,10 +13,10 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
 
+from mmulator.base.errors import MmulatorError
 from mmulator.cli.output import WrongUsage, width
-from mmulator.errors import MmulatorError
-from mmulator.settings import COMPARING, FINDING, RESULTS, WHAT, Setting, taken
-from mmulator.settings.readers import decimal, whole
+from mmulator.host.settings import COMPARING, FINDING, RESULTS, WHAT, Setting, taken
+from mmulator.host.settings.readers import decimal, whole
 
 Given = argparse.Namespace  # values of the rows of a door, by name
 _READERS: dict[Any, Callable[[str], Any]] = {int: whole(), float: decimal(), str: str, Path: Path}

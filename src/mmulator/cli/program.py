@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mmulator.errors import MmulatorError, UnsupportedError
-from mmulator.settings import Settings, check_variables, environment_of
+from mmulator.base.errors import MmulatorError, UnsupportedError
+from mmulator.host.settings import Settings, check_variables, environment_of
 
 
 def begin(arguments: list[str]) -> None:
@@ -164,8 +164,8 @@ def command(program: list[str], environment: dict[str, str]) -> tuple[list[str],
     environment = {**environment, **libraries(environment)}
     check_libpython()
     if kind == SOURCE:
-        from mmulator.toolkit.building import compile_program
-        from mmulator.toolkit.fatbin import own_target
+        from mmulator.ptx.toolkit.building import compile_program
+        from mmulator.ptx.toolkit.fatbin import own_target
 
         os.environ["LIBRARY_PATH"] = environment["LIBRARY_PATH"]
         settings = Settings.from_environment(environment)
@@ -192,8 +192,8 @@ _LONGEST = 1 << 24  # bytes of a program that are looked through
 
 def compilers(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables by which build tools find `mmulator nvcc` as nvcc; none where there is no nvcc."""
-    from mmulator.errors import UnsupportedError
-    from mmulator.toolkit.nvcc import wrapper_folder
+    from mmulator.base.errors import UnsupportedError
+    from mmulator.ptx.toolkit.nvcc import wrapper_folder
 
     try:
         place = wrapper_folder()

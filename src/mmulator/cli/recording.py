@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mmulator.base.files import write
 from mmulator.cli.output import WrongUsage, check_writable
-from mmulator.files import write
 
 if TYPE_CHECKING:
-    from mmulator.record.profile.launch import LaunchProfile
+    from mmulator.observation.record.profile.launch import LaunchProfile
 
 
 def check_recording(file: str | None, trace: str | None) -> None:
@@ -21,7 +21,7 @@ def check_recording(file: str | None, trace: str | None) -> None:
         check_writable(trace)
     if file is None:
         return
-    from mmulator.record.profile.views import FORMATS
+    from mmulator.observation.record.profile.views import FORMATS
 
     if Path(file).suffix not in FORMATS:
         raise WrongUsage(f"--profile-to {file}", hint=f"the name ends in one of {', '.join(FORMATS)}; .info is lcov's")
@@ -38,7 +38,7 @@ def check_why(why: Sequence[str] | None, to: str | Path | None, against: str | N
     if to is not None:
         check_writable(str(to))
     if asserts and against == "reference" and "auto" not in (why or ()):
-        from mmulator.record.launches.answers import NO_REFERENCE, REFERENCES
+        from mmulator.observation.record.launches.answers import NO_REFERENCE, REFERENCES
 
         raise WrongUsage(NO_REFERENCE, hint=REFERENCES)
     if against is not None and not against.isdigit() and against != "reference":
@@ -58,7 +58,7 @@ def replayed(file: str, device: str | None, seed: int | None) -> tuple[str, int]
     """Device and seed of a record. device, seed: what the command line says. Raises WrongUsage where they are others, and
     LaunchError for a file that is no record."""
     from mmulator.isa.chips import as_device
-    from mmulator.record.launches.replay import read
+    from mmulator.observation.record.launches.replay import read
 
     data = read(file)
     for name, given, recorded in (("device", device and as_device(device), data["device"]), ("seed", seed, data["seed"])):
@@ -69,6 +69,6 @@ def replayed(file: str, device: str | None, seed: int | None) -> tuple[str, int]
 
 def write_profile(file: str, profiles: Sequence[LaunchProfile]) -> None:
     """Write profiles in the format that the file's ending names."""
-    from mmulator.record.profile.views import written
+    from mmulator.observation.record.profile.views import written
 
     write(file, written(profiles, file))

@@ -3,9 +3,9 @@
 from difflib import SequenceMatcher
 from typing import Any
 
+from mmulator.base.rules import RULES, TOPICS, Rule
+from mmulator.base.rules.examples import example
 from mmulator.cli.output import narrow, print_columns, print_heading, print_json, print_line, print_text, width
-from mmulator.rules import RULES, TOPICS, Rule
-from mmulator.rules.examples import example
 
 ALL = "rules"  # the word that asks for the list
 
@@ -22,7 +22,7 @@ def named(words: list[str]) -> tuple[str, ...]:
 
 def similar(words: list[str]) -> list[str]:
     """Rules that may be meant by words that name neither a rule nor an instruction."""
-    from mmulator.rules.choice import like
+    from mmulator.base.rules.choice import like
 
     word = "-".join(words).replace("_", "-")
     return like(word) if "-" in word or word.isalpha() else []

@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mmulator.base.errors import LaunchError, MmulatorError
 from mmulator.cli.output import (
     error_data,
     exclude,
@@ -22,16 +23,15 @@ from mmulator.cli.output import (
 )
 from mmulator.cli.parser import Given, Option, Positional, RowsOf, grouped
 from mmulator.cli.progress import Progress
-from mmulator.errors import LaunchError, MmulatorError
-from mmulator.settings import COMPARING, RESULTS, WHAT, taken
+from mmulator.host.settings import COMPARING, RESULTS, WHAT, taken
 
 if TYPE_CHECKING:
-    from mmulator.conformance.launches import ArrayComparison
-    from mmulator.diagnostics.watch import WatchedStore
+    from mmulator.evaluation.conformance.launches import ArrayComparison
     from mmulator.host.backend import Chip
-    from mmulator.jobs.job import Argument, Comparison, Job, JobResult
-    from mmulator.jobs.judgement import Judged
-    from mmulator.sarif import Baseline
+    from mmulator.host.jobs.job import Argument, Comparison, Job, JobResult
+    from mmulator.host.jobs.judgement import Judged
+    from mmulator.sanitizer.diagnostics.watch import WatchedStore
+    from mmulator.sanitizer.sarif import Baseline
 
     Compared = tuple[Chip, list[ArrayComparison]]
     Watched = list[tuple[int, tuple[int, ...]]]
@@ -101,8 +101,8 @@ def run(
         reason = "..."
     """
     from mmulator.cli import findings
-    from mmulator.jobs.job import run_job, watched_elements
-    from mmulator.spread.hosts import cluster_at
+    from mmulator.evaluation.spread.hosts import cluster_at
+    from mmulator.host.jobs.job import run_job, watched_elements
 
     _check_save(save)
     if given.profile_to is not None or given.trace is not None:
@@ -145,7 +145,7 @@ def run(
     if save is not None:
         _save(save, result)
     if given.why_to is not None:
-        from mmulator.record.tree import write_page
+        from mmulator.observation.record.tree import write_page
 
         write_page(Path(given.why_to), [a._repr_html_() for a in result.report.why], result.report.kernel)
     if result.judged is not None:
@@ -212,7 +212,7 @@ def _stopped(error: MmulatorError, given: Given, known: Baseline | None) -> int:
 
 # the job ------------------------------------------------------------------------------------------------------------
 def _job(file: Path, given: dict[str, Any]) -> Job:
-    from mmulator.jobs.job import Job, load_job, parse_argument, read_expectation
+    from mmulator.host.jobs.job import Job, load_job, parse_argument, read_expectation
     from mmulator.ptx.text import check_text
 
     if not file.is_file() and not (file.exists() and not file.is_dir()):
@@ -239,7 +239,7 @@ def _job(file: Path, given: dict[str, Any]) -> Job:
 
 
 def _settings(texts: list[str]) -> list[Argument]:
-    from mmulator.jobs.job import parse_argument
+    from mmulator.host.jobs.job import parse_argument
 
     for text in texts:
         if "=" not in text:
@@ -248,7 +248,7 @@ def _settings(texts: list[str]) -> list[Argument]:
 
 
 def _tolerate(job: Job, given: dict[str, float | int | None]) -> None:
-    from mmulator.jobs.job import tolerance_of
+    from mmulator.host.jobs.job import tolerance_of
 
     said = {name: value for name, value in given.items() if value is not None}
     if not said:
@@ -266,8 +266,8 @@ def _numbers(text: str, option: str) -> list[int]:
 
 
 def _on_gpu(job: Job, timeout: float | None, threads: int | None, quiet: bool) -> tuple[JobResult, list[Compared]]:
-    from mmulator.conformance.gpu import Gpu
-    from mmulator.conformance.launches import compare_launch
+    from mmulator.evaluation.conformance.gpu import Gpu
+    from mmulator.evaluation.conformance.launches import compare_launch
 
     gpu = Gpu(limit_s=timeout or 60.0)
     with Progress(quiet, once=True) as progress:
@@ -291,7 +291,7 @@ def _check_save(path: Path | None) -> None:
 def _save(path: Path, result: JobResult) -> None:
     import numpy as np
 
-    from mmulator.files import replacing
+    from mmulator.base.files import replacing
 
     with replacing(path) as file:
         np.savez(file, **result.written)  # type: ignore[arg-type]
@@ -394,7 +394,7 @@ def _as_text(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
 def _print_array(name: str, array: Any) -> None:
     import numpy as np
 
-    from mmulator.interop import is_float
+    from mmulator.base.interop import is_float
 
     wide = array.astype(np.float64) if is_float(array.dtype) and array.dtype.kind == "V" else array
     if not array.ndim:
@@ -439,7 +439,7 @@ def _details(c: Comparison, job: Job) -> None:
     """Print how far apart the values are, and where."""
     import numpy as np
 
-    from mmulator.interop import is_float
+    from mmulator.base.interop import is_float
 
     value = job.arrays().get(c.name)
     unit = "ULP" if value is None or is_float(np.asarray(value).dtype) else "difference"

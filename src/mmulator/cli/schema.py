@@ -21,9 +21,9 @@ def schema(
     """
     from difflib import get_close_matches
 
+    from mmulator.base.errors import MmulatorError
+    from mmulator.base.schemas import VERSIONS, named
     from mmulator.cli.output import print_json
-    from mmulator.errors import MmulatorError
-    from mmulator.schemas import VERSIONS, named
 
     if name is None:
         names = [named(one) for one in VERSIONS]
@@ -34,7 +34,7 @@ def schema(
         return
     from json import dumps
 
-    from mmulator.schemas.documents import schema_of
+    from mmulator.base.schemas.documents import schema_of
 
     wanted = name.removeprefix("mmulator.").partition("/")[0]
     if wanted not in VERSIONS:

@@ -5,8 +5,8 @@ import sys
 import uuid
 from collections.abc import Sequence
 
-from mmulator.driver.chips import DRIVER_VERSION, MIB, DeviceProperties, chip
-from mmulator.settings import Settings
+from mmulator.host.driver.chips import DRIVER_VERSION, MIB, DeviceProperties, chip
+from mmulator.host.settings import Settings
 
 DRIVER, CUDA = "590.44.01", f"{DRIVER_VERSION // 1000}.{DRIVER_VERSION % 1000 // 10}"
 _UNKNOWN = "temperature.gpu power.draw power.limit serial persistence_mode compute_mode mig.mode.current ecc.mode.current pstate"

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mmulator.base.errors import MmulatorError, OperandError
 from mmulator.cli.output import misused, print_json, print_line, print_table
 from mmulator.cli.parser import Group, Json, Option, Positional
-from mmulator.errors import MmulatorError, OperandError
-from mmulator.settings.readers import one_of, whole
+from mmulator.host.settings.readers import one_of, whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mmulator.inspect.sparse import MetadataWord, Nibble
     from mmulator.isa.form import Form
     from mmulator.isa.types import ElementType
-    from mmulator.layouts.sparse import Compressed
+    from mmulator.matrix.inspect.sparse import MetadataWord, Nibble
+    from mmulator.matrix.layouts.sparse import Compressed
 
 _BACKENDS = one_of("cutlass or cusparselt", {name: name for name in ("cutlass", "cusparselt")})
 Matrix = Annotated[Path, Positional("Matrix [..., M, K] (.npy).")]
@@ -40,7 +40,7 @@ def check(file: Matrix, instruction: For, type: Type = None, json: Json = False)
 
     The exit code is 0 only if no chunk has more non-zeros than are kept.
     """
-    from mmulator.inspect.sparse import pattern_report
+    from mmulator.matrix.inspect.sparse import pattern_report
 
     form = _form(instruction)
     report = pattern_report(_matrix(file, form, type), form)
@@ -63,7 +63,7 @@ def prune(file: Matrix, instruction: For, output: Output, type: Type = None, jso
     Examples:
         mmulator sparse prune A.npy --for "mma.sp m16n8k32 f16" -o P.npy
     """
-    from mmulator.layouts import sparse as tools
+    from mmulator.matrix.layouts import sparse as tools
 
     form = _form(instruction)
     dense = _matrix(file, form, type)
@@ -89,7 +89,7 @@ def compress(
     Examples:
         mmulator sparse compress A.npy --for "mma.sp m16n8k32 f16" --prune -o out.npz
     """
-    from mmulator.layouts import sparse as tools
+    from mmulator.matrix.layouts import sparse as tools
 
     form = _form(instruction)
     dense = _matrix(file, form, type)
@@ -117,7 +117,7 @@ def expand(
     Examples:
         mmulator sparse expand out.npz -o A.npy
     """
-    from mmulator.layouts import sparse as tools
+    from mmulator.matrix.layouts import sparse as tools
 
     dense = tools.expand(_compressed(file, instruction, shape))
     save_file(output, matrix=dense)
@@ -139,8 +139,8 @@ def lanes(
         mmulator sparse lanes --for "mma.sp m16n8k32 f16" --selector 1
         mmulator sparse lanes A.npy --for "mma.sp m16n8k32 f16" --tile 0,1 --lane 4
     """
-    from mmulator.inspect.sparse import metadata_word, metadata_words
-    from mmulator.layouts import sparse as tools
+    from mmulator.matrix.inspect.sparse import metadata_word, metadata_words
+    from mmulator.matrix.layouts import sparse as tools
 
     form = _form(instruction)
     one = None
@@ -180,7 +180,7 @@ def decode(
 
     The exit code is 0 only if the specification defines all of them.
     """
-    from mmulator.inspect.sparse import metadata_word
+    from mmulator.matrix.inspect.sparse import metadata_word
 
     form = _form(instruction)
     try:
@@ -214,7 +214,7 @@ def typed(array: NDArray[Any], element: ElementType, convert: bool) -> NDArray[A
     """
     import numpy as np
 
-    from mmulator.numerics.formats import numpy_dtype
+    from mmulator.matrix.numerics.formats import numpy_dtype
 
     want: np.dtype[Any] = numpy_dtype(element)
     opaque = array.dtype.kind == "V"
@@ -232,7 +232,7 @@ def save_file(path: Path, **arrays: Any) -> None:
     """Write a .npz of arrays by name, or a .npy of the only one. Raises MmulatorError for another name, or no place."""
     import numpy as np
 
-    from mmulator.files import replacing
+    from mmulator.base.files import replacing
 
     want = ".npy" if len(arrays) == 1 else ".npz"
     if path.suffix != want:
@@ -246,9 +246,9 @@ def save_file(path: Path, **arrays: Any) -> None:
 
 def _form(text: str) -> Form:
     """The sparse instruction of a full name, or of words that fix A's type, M and K: `mma.sp m16n8k32 f16`."""
-    from mmulator.inspect.search import forms_of, name_in
     from mmulator.isa.names.words import parse_query, split
-    from mmulator.layouts.sparse import form_of
+    from mmulator.matrix.inspect.search import forms_of, name_in
+    from mmulator.matrix.layouts.sparse import form_of
 
     fitting = forms_of(text)
     if name_in(text):
@@ -272,8 +272,8 @@ def _form(text: str) -> Form:
 
 
 def _matrix(file: Path, form: Form, type: str | None) -> NDArray[Any]:
-    from mmulator.jobs.inputs import load_arrays
-    from mmulator.numerics.formats import element_type
+    from mmulator.host.jobs.inputs import load_arrays
+    from mmulator.matrix.numerics.formats import element_type
 
     found = load_arrays(file)
     if isinstance(found, dict):
@@ -283,8 +283,8 @@ def _matrix(file: Path, form: Form, type: str | None) -> NDArray[Any]:
 
 
 def _compressed(file: Path, instruction: str | None, shape: str | None) -> Compressed:
-    from mmulator.jobs.inputs import load_arrays
-    from mmulator.layouts import sparse as tools
+    from mmulator.host.jobs.inputs import load_arrays
+    from mmulator.matrix.layouts import sparse as tools
 
     found = load_arrays(file)
     if not isinstance(found, dict) or not ({"values", "metadata"} <= set(found) or "packed" in found):
@@ -310,7 +310,7 @@ def _pair(text: str, option: str) -> tuple[int, int]:
 
 
 def _tile(s: Compressed, text: str) -> Compressed:
-    from mmulator.layouts.sparse import Compressed
+    from mmulator.matrix.layouts.sparse import Compressed
 
     tiles = s.tiles()
     at = _pair(text, "--tile")
@@ -335,7 +335,7 @@ def _written(json: bool, output: Path, remark: str, **arrays: Any) -> None:
 
 
 def _heading(form: Form, selector: int, what: str) -> None:
-    from mmulator.layouts.sparse import granularity
+    from mmulator.matrix.layouts.sparse import granularity
 
     g = granularity(form)
     print(f"{form}" + (f"\n{what}" if what else ""))
@@ -370,7 +370,7 @@ def _print_word(w: MetadataWord) -> None:
 
 def _selectors(w: MetadataWord) -> list[int]:
     """Selectors with which the lane contributes."""
-    from mmulator.inspect.sparse import metadata_word
+    from mmulator.matrix.inspect.sparse import metadata_word
 
     found = []
     for selector in range(4):

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mmulator.base.refusals import GATHERED, REFUSED
 from mmulator.cli.findings import FOUND, write_log
 from mmulator.cli.output import print_json
 from mmulator.cli.program import command
-from mmulator.driver.findings import Row, read
-from mmulator.record.launches import profiles, replay, traces
-from mmulator.refusals import GATHERED, REFUSED
-from mmulator.sarif import Baseline, log
+from mmulator.host.driver.findings import Row, read
+from mmulator.observation.record.launches import profiles, replay, traces
+from mmulator.sanitizer.sarif import Baseline, log
 
 SUPERVISOR = "MMULATOR_SUPERVISOR"  # the process that waits for the program, which shall not outlive it
 _FROM_TERMINAL = 0x80  # si_code of a signal that the kernel sent, to the whole group of processes
@@ -63,7 +63,7 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
         status = _wait(words, {**environment, **more}, wanted.json)
         launches, rows, refused, explained, stopped = read(found)
         if trace := environment.get("MMULATOR_TRACE"):
-            from mmulator.record.trace import write
+            from mmulator.observation.record.trace import write
 
             write(trace, [*traces.joined(traces.read(folder))])
         other = differs.exists()
@@ -128,7 +128,7 @@ def _profiles(path: Path, wanted: str, as_json: bool) -> list[dict[str, Any]]:
 
 def _kernels(path: Path) -> list[dict[str, Any]]:
     """Launches of all processes by kernel and device."""
-    from mmulator.driver.report import Totals
+    from mmulator.host.driver.report import Totals
 
     totals = Totals()
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mmulator.cli.parser import Json, Option, Positional
-from mmulator.settings.readers import whole
+from mmulator.host.settings.readers import whole
 
 if TYPE_CHECKING:
     from mmulator.isa.form import Form
@@ -34,8 +34,8 @@ def why(
         mmulator why wgmma e4m3 f32 --devices sm_90 --k 128
     """
     from mmulator.cli.output import WrongUsage, print_json
-    from mmulator.instruction import why as module
-    from mmulator.instruction.instruction import Instruction
+    from mmulator.matrix.instruction import why as module
+    from mmulator.matrix.instruction.instruction import Instruction
 
     try:
         row, col = (int(part) for part in (element or "0,0").split(","))
@@ -60,11 +60,11 @@ def why(
 
 
 def _array(path: Path) -> Any:
-    from mmulator.jobs.inputs import load_arrays
+    from mmulator.host.jobs.inputs import load_arrays
 
     found = load_arrays(path)
     if isinstance(found, dict):
-        from mmulator.errors import OperandError
+        from mmulator.base.errors import OperandError
 
         raise OperandError(f"{path} has several arrays", hint="numpy.save writes one")
     return found
@@ -79,8 +79,8 @@ def random_matrices(form: Form, seed: int, k: int) -> tuple[Any, Any, dict[str, 
     """
     import numpy as np
 
-    from mmulator.layouts import sparse
-    from mmulator.numerics.formats import SCALE_OF_ONE, container, from_raw
+    from mmulator.matrix.layouts import sparse
+    from mmulator.matrix.numerics.formats import SCALE_OF_ONE, container, from_raw
 
     rng = np.random.default_rng(seed)
 
@@ -96,7 +96,7 @@ def random_matrices(form: Form, seed: int, k: int) -> tuple[Any, Any, dict[str, 
         A = sparse.compress(sparse.prune(A, form), form)
     scales = {}
     if form.block_scale:
-        from mmulator.numerics.profiles import dot_key
+        from mmulator.matrix.numerics.profiles import dot_key
 
         blocks = -(-k // (form.k // dot_key(form).scale_blocks))
         near = rng.integers(-2, 3, (m + n, blocks)) + SCALE_OF_ONE[form.stype.name]

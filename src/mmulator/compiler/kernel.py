@@ -8,50 +8,50 @@ from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
-from mmulator.classes import dataclass
-from mmulator.codegen.engine import target_cpu
-from mmulator.codegen.lang import Native
-from mmulator.codegen.locks import no_fork, remaining
-from mmulator.codegen.ops import cast_ptr
-from mmulator.codegen.stencils import Records
-from mmulator.codegen.types import i32, u64
-from mmulator.codegen.values import Builder, Value, constant, module_text
-from mmulator.compiler.code import BlockCode
-from mmulator.compiler.code import groups as code_groups
-from mmulator.compiler.compiled import CompiledKernel as CompiledKernel
-from mmulator.compiler.compiled import KernelFacts, MatrixTables
+from mmulator.base.classes import dataclass
+from mmulator.base.codegen.engine import target_cpu
+from mmulator.base.codegen.lang import Native
+from mmulator.base.codegen.locks import no_fork, remaining
+from mmulator.base.codegen.ops import cast_ptr
+from mmulator.base.codegen.stencils import Records
+from mmulator.base.codegen.types import i32, u64
+from mmulator.base.codegen.values import Builder, Value, constant, module_text
+from mmulator.base.errors import InternalError
 from mmulator.compiler.emit.block import BLOCK_PARAMS, BlockEmitter
 from mmulator.compiler.emit.emitter import Emitter
-from mmulator.compiler.options import DEFAULT, CompileOptions
-from mmulator.errors import InternalError
 from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import type_bits
-from mmulator.native.hooks.events import stepped, undefined_used
-from mmulator.native.hooks.moves import value_moves
-from mmulator.native.hooks.operands import barrier_passed
-from mmulator.native.state import STACK_BYTES, Cta, OperationKind
-from mmulator.native.threads.scheduler import run_clusters, run_records
-from mmulator.numerics.profiles import dot_key, profile_for
-from mmulator.numerics.sfu.tables import tables_for
-from mmulator.program.addresses import SHARED_BASE
-from mmulator.program.as_ptxas.contract import contract as contracted
-from mmulator.program.as_ptxas.fold import fold
-from mmulator.program.as_ptxas.inflight import Moved, delay_reads, is_injected, unfenced
-from mmulator.program.as_ptxas.used_bytes import narrow
-from mmulator.program.blocks import LONGEST, Block, FunctionBlocks, Program, accesses_memory, build, instructions
-from mmulator.program.calls import check_frames, deepest, place_frames, shared_layout
-from mmulator.program.counts import entry_registers, instruction_class, instruction_macs
-from mmulator.program.frames import Frame, allocate, liveness, unread_results
-from mmulator.program.image import LocalFrame, ModuleImage, local_frame
-from mmulator.program.products import delay
-from mmulator.program.provenance import origins, variables_of
-from mmulator.program.runnable import ASSERT, ASSERT_BYTES, require_supported
-from mmulator.program.skips import Skips, skips_of
-from mmulator.program.undefined import MaybeUndefined, doubt, unread_loads
-from mmulator.program.uniform import uniform_registers
-from mmulator.program.uses import uses_and_defs
+from mmulator.matrix.numerics.profiles import dot_key, profile_for
+from mmulator.matrix.numerics.sfu.tables import tables_for
+from mmulator.ptx.program.addresses import SHARED_BASE
+from mmulator.ptx.program.as_ptxas.contract import contract as contracted
+from mmulator.ptx.program.as_ptxas.fold import fold
+from mmulator.ptx.program.as_ptxas.inflight import Moved, delay_reads, is_injected, unfenced
+from mmulator.ptx.program.as_ptxas.used_bytes import narrow
+from mmulator.ptx.program.blocks import LONGEST, Block, FunctionBlocks, Program, accesses_memory, build, instructions
+from mmulator.ptx.program.calls import check_frames, deepest, place_frames, shared_layout
+from mmulator.ptx.program.counts import entry_registers, instruction_class, instruction_macs
+from mmulator.ptx.program.frames import Frame, allocate, liveness, unread_results
+from mmulator.ptx.program.image import LocalFrame, ModuleImage, local_frame
+from mmulator.ptx.program.products import delay
+from mmulator.ptx.program.provenance import origins, variables_of
+from mmulator.ptx.program.runnable import ASSERT, ASSERT_BYTES, require_supported
+from mmulator.ptx.program.skips import Skips, skips_of
+from mmulator.ptx.program.undefined import MaybeUndefined, doubt, unread_loads
+from mmulator.ptx.program.uniform import uniform_registers
+from mmulator.ptx.program.uses import uses_and_defs
 from mmulator.ptx.resources import named_symbols, parameter_bytes, parameter_offsets
 from mmulator.ptx.tree import Function, Instruction, ParsedModule, Symbol, Variable, VectorOperand
+from mmulator.runtime.code import BlockCode
+from mmulator.runtime.code import groups as code_groups
+from mmulator.runtime.compiled import CompiledKernel as CompiledKernel
+from mmulator.runtime.compiled import KernelFacts, MatrixTables
+from mmulator.runtime.native.hooks.events import stepped, undefined_used
+from mmulator.runtime.native.hooks.moves import value_moves
+from mmulator.runtime.native.hooks.operands import barrier_passed
+from mmulator.runtime.native.state import STACK_BYTES, Cta, OperationKind
+from mmulator.runtime.native.threads.scheduler import run_clusters, run_records
+from mmulator.runtime.options import DEFAULT, CompileOptions
 
 Progress = Callable[[int, int], None]
 

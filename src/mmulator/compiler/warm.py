@@ -1,9 +1,9 @@
 """Compiled kernels from earlier processes: found by the key of their source, without lowering it again.
 
 The key covers the text, the kernel's name, the device, the options and the package's files. An entry of the store
-(codegen/store.py) has one line of JSON and the tables of the kernel (codegen/references.py). Its code is stored separately, by
-the keys of its texts, so that better code is found if there is some. An entry that does not fit, or whose code is gone, is
-ignored.
+(base/codegen/store.py) has one line of JSON and the tables of the kernel (base/codegen/references.py). Its code is stored
+separately, by the keys of its texts, so that better code is found if there is some. An entry that does not fit, or whose code is
+gone, is ignored.
 """
 
 import json
@@ -14,18 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.codegen import loading, references
-from mmulator.codegen.engine import key_of
-from mmulator.codegen.locks import Lock
-from mmulator.codegen.sources import fingerprint
-from mmulator.codegen.store import store
-from mmulator.compiler.code import BlockCode
-from mmulator.compiler.compiled import CompiledKernel, KernelFacts, Lowered, MatrixTables
-from mmulator.compiler.options import CompileOptions
-from mmulator.errors import MmulatorError
-from mmulator.lazy import cached_property
-from mmulator.native.state import KINDS
-from mmulator.program.image import ModuleImage
+from mmulator.base.codegen import loading, references
+from mmulator.base.codegen.engine import key_of
+from mmulator.base.codegen.locks import Lock
+from mmulator.base.codegen.sources import fingerprint
+from mmulator.base.codegen.store import store
+from mmulator.base.errors import MmulatorError
+from mmulator.base.lazy import cached_property
+from mmulator.ptx.program.image import ModuleImage
+from mmulator.runtime.code import BlockCode
+from mmulator.runtime.compiled import CompiledKernel, KernelFacts, Lowered, MatrixTables
+from mmulator.runtime.native.state import KINDS
+from mmulator.runtime.options import CompileOptions
 
 OWN = __name__.partition(".")[0] + "."
 Writer = Callable[[], Any]  # what writes the texts again: kernel.Source

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmulator.base.interop import strided
 from mmulator.doors.imports import after_import
-from mmulator.driver.driver import current
-from mmulator.interop import strided
-from mmulator.record.launches.rejections import Keeping, Rejected, endings, keeping
+from mmulator.host.driver.driver import current
+from mmulator.observation.record.launches.rejections import Keeping, Rejected, endings, keeping
 
 Array = NDArray[Any]
 _FLOATS = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7)}

@@ -10,13 +10,13 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
+from mmulator.base.errors import MmulatorError, UnsupportedError
+from mmulator.base.versions import TABLE
 from mmulator.doors.libcuda import loading
 from mmulator.doors.libcuda.abi import taken
 from mmulator.doors.library import lifetime
-from mmulator.errors import MmulatorError, UnsupportedError
-from mmulator.toolkit.cubin import ptx_within, with_ptx
-from mmulator.toolkit.joining import join
-from mmulator.versions import TABLE
+from mmulator.ptx.toolkit.cubin import ptx_within, with_ptx
+from mmulator.ptx.toolkit.joining import join
 
 
 def install() -> None:

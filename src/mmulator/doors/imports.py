@@ -72,8 +72,8 @@ def _prepare(door: str) -> None:
 
 def _call(door: str, name: str) -> None:
     """Open a door. An error is about the program's installation, so the lines of mmulator are not shown."""
-    from mmulator.errors import short_traceback
-    from mmulator.versions import check_imported, warn
+    from mmulator.base.errors import short_traceback
+    from mmulator.base.versions import check_imported, warn
 
     def opened() -> None:
         try:
@@ -111,7 +111,7 @@ _ready: set[str] = set()
 def before_import(name: str, run: Before) -> None:
     """Run a function before a module is imported. Raises LaunchError if it is imported already."""
     if name in sys.modules:
-        from mmulator.errors import LaunchError
+        from mmulator.base.errors import LaunchError
 
         raise LaunchError(f"{name} is imported already", hint="open the door before the program imports it")
     _ModuleFinder.register()

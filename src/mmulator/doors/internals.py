@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, NoReturn
 
-from mmulator.errors import UnsupportedError
-from mmulator.versions import TABLE, warn
+from mmulator.base.errors import UnsupportedError
+from mmulator.base.versions import TABLE, warn
 
 _MISSING = object()
 

@@ -8,17 +8,17 @@ from functools import wraps
 from inspect import signature
 from typing import Any
 
-from mmulator import location
+from mmulator.base import location
+from mmulator.base.errors import MmulatorError, UnsupportedError
+from mmulator.base.versions import TABLE
 from mmulator.doors.cuda_core import install as install_core
 from mmulator.doors.cuda_core import with_reason
 from mmulator.doors.libcuda.abi import taken
 from mmulator.doors.libcuda.state import state
 from mmulator.doors.where import located
-from mmulator.driver.memory import lenders, namers
-from mmulator.errors import MmulatorError, UnsupportedError
-from mmulator.launch.regions import Region
-from mmulator.record.names import DeviceArray
-from mmulator.versions import TABLE
+from mmulator.host.driver.memory import lenders, namers
+from mmulator.observation.record.names import DeviceArray
+from mmulator.runtime.launch.regions import Region
 
 # Of the words that Numba passes for an array: the bytes of an element, its address, where its extents and then its strides begin.
 _ITEM, _POINTER, _SHAPE = 3, 4, 5

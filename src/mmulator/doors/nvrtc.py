@@ -7,9 +7,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from mmulator.base.errors import InternalError, UnsupportedError
 from mmulator.doors.library.loaded import resident
-from mmulator.errors import InternalError, UnsupportedError
-from mmulator.toolkit.cubin import with_ptx
+from mmulator.ptx.toolkit.cubin import with_ptx
 
 _size_at = ctypes.POINTER(ctypes.c_size_t)
 

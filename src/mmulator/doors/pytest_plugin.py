@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mmulator.settings import taken
+from mmulator.host.settings import taken
 
 if TYPE_CHECKING:
     from mmulator.doors.pytest_tests import ThisTest

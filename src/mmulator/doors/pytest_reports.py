@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from mmulator.files import write
-from mmulator.findings import WIDTH, Finding, by_severity, counted, group_key, grouped, paragraph
-from mmulator.findings import paragraphs as all_paragraphs
-from mmulator.record.launches.profiles import Profiles
-from mmulator.record.profile.data import added_up, unreached
-from mmulator.record.profile.launch import LaunchProfile
-from mmulator.record.profile.views import FORMATS, never, written
-from mmulator.sarif import Baseline, results
+from mmulator.base.files import write
+from mmulator.base.findings import WIDTH, Finding, by_severity, counted, group_key, grouped, paragraph
+from mmulator.base.findings import paragraphs as all_paragraphs
+from mmulator.observation.record.launches.profiles import Profiles
+from mmulator.observation.record.profile.data import added_up, unreached
+from mmulator.observation.record.profile.launch import LaunchProfile
+from mmulator.observation.record.profile.views import FORMATS, never, written
+from mmulator.sanitizer.sarif import Baseline, results
 
 
 def paragraphs(findings: Sequence[Finding]) -> Iterator[str]:

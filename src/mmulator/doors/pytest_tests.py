@@ -16,21 +16,21 @@ from typing import Any
 
 import pytest
 
+from mmulator.base.errors import LimitReached, MmulatorError
+from mmulator.base.files import write
+from mmulator.base.findings import WIDTH, Finding, union
+from mmulator.base.refusals import register
+from mmulator.base.tables import element
 from mmulator.doors import asserts
 from mmulator.doors.imports import environment, open_doors
 from mmulator.doors.pytest_reports import Coverage, Findings, paragraphs
-from mmulator.driver import Driver, Settings, current, progress, use
-from mmulator.driver import findings as told
-from mmulator.driver.report import Totals
-from mmulator.errors import LimitReached, MmulatorError
-from mmulator.files import write
-from mmulator.findings import WIDTH, Finding, union
+from mmulator.host.driver import Driver, Settings, current, progress, use
+from mmulator.host.driver import findings as told
+from mmulator.host.driver.report import Totals
 from mmulator.host.report import Report
+from mmulator.host.settings import REPORT, taken
 from mmulator.isa.chips import as_device
-from mmulator.refusals import register
-from mmulator.sarif import Baseline, log
-from mmulator.settings import REPORT, taken
-from mmulator.tables import element
+from mmulator.sanitizer.sarif import Baseline, log
 
 # Modules whose frames are left out of tracebacks behind the line that launches.
 _LIBRARIES = ("mmulator", "triton", "torch", "numba", "cupy", "cuda")
@@ -277,7 +277,7 @@ class Tests:
         if (gathering := told.gathering()) is not None:  # exec --sanitize -m pytest: findings that tests expect do not count
             gathering.add(({**row, "kernel": row["tests"][0]} for row in self.findings.rows.values()), self.findings.launches)
         if self.option.mmulator_why_to is not None:
-            from mmulator.record.tree import write_page
+            from mmulator.observation.record.tree import write_page
 
             write_page(Path(self.option.mmulator_why_to), self.pages, "failing tests")
         if self.option.mmulator_sarif is not None:

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
-from mmulator.errors import MmulatorError
+from mmulator.base.errors import MmulatorError
 
 # Folders of libraries, whose lines are not the program's.
 _LIBRARIES = ("mmulator", "triton", "torch", "helion", "numba", "numba_cuda", "cuda.core", "cuda.bindings")

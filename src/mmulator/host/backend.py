@@ -1,4 +1,5 @@
-"""The backend, the seam to what a kernel runs on: the CPU (host/cpu.py), or a GPU through the CUDA driver (conformance/gpu.py).
+"""The backend, the seam to what a kernel runs on: the CPU (host/cpu.py), or a GPU through the CUDA driver
+(evaluation/conformance/gpu.py).
 
     module = backend.load(text)
     kernel = backend.compile(module, "gemm", "sm_90")
@@ -12,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mmulator.classes import dataclass
-from mmulator.compiler.options import DEFAULT, CompileOptions
+from mmulator.base.classes import dataclass
 from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target
-from mmulator.launch.launch import How, Launch, Progress, Ran
-from mmulator.launch.observers import Observer
+from mmulator.runtime.launch.launch import How, Launch, Progress, Ran
+from mmulator.runtime.launch.observers import Observer
+from mmulator.runtime.options import DEFAULT, CompileOptions
 
 if TYPE_CHECKING:
     from mmulator.ptx.tree import ParsedModule as Tree

@@ -1,8 +1,8 @@
 """A campaign: one launch under several seeds, each from the same memory.
 
 Memory that the launch may write comes in as arrays, and is as the first seed's launch left it afterwards. Reports come from the
-function that launches; the first one's and the findings of all leave. Drivers (driver/seeds.py) compare what the seeds leave,
-jobs (jobs/judgement.py) look for more findings, and for a seed that shows the damage.
+function that launches; the first one's and the findings of all leave. Drivers (host/driver/seeds.py) compare what the seeds
+leave, jobs (host/jobs/judgement.py) look for more findings, and for a seed that shows the damage.
 """
 
 import ctypes
@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.errors import ExecutionFault, MmulatorError, must_be
-from mmulator.findings import Finding, union
+from mmulator.base.errors import ExecutionFault, MmulatorError, must_be
+from mmulator.base.findings import Finding, union
+from mmulator.base.rules.races import HALF_STRONG, NOT_RELEASED, REPLICATED_READ, STEADY_LATER
 from mmulator.host.report import Report
-from mmulator.launch.arena import pointer
-from mmulator.launch.regions import Written
-from mmulator.rules.races import HALF_STRONG, NOT_RELEASED, REPLICATED_READ, STEADY_LATER
+from mmulator.runtime.launch.arena import pointer
+from mmulator.runtime.launch.regions import Written
 
 # Notes of races that most often do no harm; where the seed changes the result they are what may have done it.
 DOUBTS = frozenset(rule.name for rule in (HALF_STRONG, NOT_RELEASED, REPLICATED_READ, STEADY_LATER))

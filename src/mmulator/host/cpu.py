@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.codegen.locks import Lock, no_collection, no_fork
+from mmulator.base.codegen.locks import Lock, no_collection, no_fork
+from mmulator.base.errors import ExecutionFault, LaunchError
+from mmulator.base.source import Source
 from mmulator.compiler import warm
-from mmulator.compiler.compiled import CompiledKernel, Lowered
-from mmulator.compiler.options import DEFAULT, CompileOptions
-from mmulator.errors import ExecutionFault, LaunchError
 from mmulator.host.backend import HOW, Chip
 from mmulator.host.text import Text
-from mmulator.launch.launch import How, Launch, Progress, Ran
-from mmulator.launch.limits import PORTABLE_CLUSTER, check_local
-from mmulator.launch.observers import Observer
-from mmulator.launch.printing import CUT
-from mmulator.launch.resident import grid_for, keep
-from mmulator.launch.shape import LaunchShape
-from mmulator.launch.work import Work
-from mmulator.launch.workers import Diagnosis, Workers
-from mmulator.program.image import ModuleImage
-from mmulator.source import Source
+from mmulator.ptx.program.image import ModuleImage
+from mmulator.runtime.compiled import CompiledKernel, Lowered
+from mmulator.runtime.launch.launch import How, Launch, Progress, Ran
+from mmulator.runtime.launch.limits import PORTABLE_CLUSTER, check_local
+from mmulator.runtime.launch.observers import Observer
+from mmulator.runtime.launch.printing import CUT
+from mmulator.runtime.launch.resident import grid_for, keep
+from mmulator.runtime.launch.shape import LaunchShape
+from mmulator.runtime.launch.work import Work
+from mmulator.runtime.launch.workers import Diagnosis, Workers
+from mmulator.runtime.options import DEFAULT, CompileOptions
 
 if TYPE_CHECKING:
     from mmulator.compiler.kernel import Jit
@@ -106,7 +106,7 @@ def _questions(kernel: CompiledKernel, work: Work) -> list[str]:
     """Notes about products in tensor memory."""
     if not kernel.matrix.tensor:
         return []
-    from mmulator.launch.tensor_tables import questions  # it loads layouts and the twin, which other kernels do not need
+    from mmulator.runtime.launch.tensor_tables import questions  # it loads layouts and the twin, which other kernels do not need
 
     return questions(kernel.matrix.tensor, work.tallies)
 
@@ -114,7 +114,7 @@ def _questions(kernel: CompiledKernel, work: Work) -> list[str]:
 def diagnosis() -> Diagnosis:
     """Says why a run ends. It knows all instructions, so it is loaded when there is something to say."""
     with no_fork:
-        from mmulator.diagnostics.faults import describe as faults
+        from mmulator.sanitizer.diagnostics.faults import describe as faults
     return faults
 
 
@@ -164,6 +164,6 @@ def _compiler() -> tuple[Any, Any]:
     """The compiler with all its tables: imported by who needs it. A forked child cannot wait for an import."""
     with no_fork:
         from mmulator.compiler.kernel import Jit
-        from mmulator.program.calls import reached
+        from mmulator.ptx.program.calls import reached
     return Jit, reached
 

@@ -11,20 +11,24 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from mmulator import entries
-from mmulator.codegen.locks import TimeUp, no_fork, time_limit
-from mmulator.compiler.compiled import CompiledKernel
-from mmulator.compiler.options import DEFAULT, CompileOptions
-from mmulator.errors import LaunchError, short_traceback, shown, undefined
+from mmulator.base.codegen.locks import TimeUp, no_fork, time_limit
+from mmulator.base.errors import LaunchError, short_traceback, shown, undefined
+from mmulator.base.lazy import cached_property
+from mmulator.base.tables import element, html_table
+from mmulator.host import entries
 from mmulator.host.cpu import Cpu, CpuModule
 from mmulator.host.report import Report
 from mmulator.host.text import Text, loading_within
 from mmulator.host.variables import Variables
 from mmulator.isa.chips import as_device
 from mmulator.isa.targets import Target, default_device
-from mmulator.launch.arguments import Signature
-from mmulator.launch.launch import How, Launch, compile_options
-from mmulator.launch.limits import (
+from mmulator.ptx.program.image import ModuleImage
+from mmulator.ptx.program.outline import KernelHead
+from mmulator.ptx.text import read_source
+from mmulator.runtime.compiled import CompiledKernel
+from mmulator.runtime.launch.arguments import Signature
+from mmulator.runtime.launch.launch import How, Launch, compile_options
+from mmulator.runtime.launch.limits import (
     MAX_BLOCK,
     MAX_GRID,
     check_block,
@@ -38,22 +42,18 @@ from mmulator.launch.limits import (
     watched,
     whole,
 )
-from mmulator.launch.observers import Observer
-from mmulator.launch.regions import NONE, Region, apart
-from mmulator.launch.shape import Extent, LaunchShape
-from mmulator.lazy import cached_property
-from mmulator.program.image import ModuleImage
-from mmulator.program.outline import KernelHead
-from mmulator.ptx.text import read_source
-from mmulator.tables import element, html_table
+from mmulator.runtime.launch.observers import Observer
+from mmulator.runtime.launch.regions import NONE, Region, apart
+from mmulator.runtime.launch.shape import Extent, LaunchShape
+from mmulator.runtime.options import DEFAULT, CompileOptions
 
 if TYPE_CHECKING:
     from distributed import Client
 
-    from mmulator.diagnostics.sanitizer import Sanitizer
-    from mmulator.diagnostics.watch import Watched
     from mmulator.ptx.tree import Function
     from mmulator.ptx.tree import ParsedModule as Tree
+    from mmulator.sanitizer.diagnostics.sanitizer import Sanitizer
+    from mmulator.sanitizer.diagnostics.watch import Watched
 
 Progress = Callable[[str, int, int], None]
 CPU = Cpu()
@@ -65,7 +65,7 @@ _FLAGS = "keep_going", "profile", "cooperative"
 def _sanitizer() -> type[Sanitizer]:
     """Sanitizer, with all that it finds: imported by who wants it. A forked child cannot wait for an import."""
     with no_fork:
-        from mmulator.diagnostics.sanitizer import Sanitizer
+        from mmulator.sanitizer.diagnostics.sanitizer import Sanitizer
     return Sanitizer
 
 
@@ -75,7 +75,7 @@ def observing(
     """New observers for one run of a launch.
 
     sanitize: whether undefined behaviour is looked for.
-    rules, strict: which (diagnostics/sanitizer.py).
+    rules, strict: which (sanitizer/diagnostics/sanitizer.py).
     profile: whether it is counted what each instruction does.
     trace: the file that receives what happened when, "" for none: the observer then has it; None: it is not noted.
     """
@@ -136,7 +136,7 @@ class Module(Mapping[str, "Kernel"]):
         MmulatorError if the file cannot be read or compiled; OperandError for neither a path nor a text.
         """
         if any(name.startswith("MMULATOR_") for name in os.environ):
-            from mmulator.settings import check_variables
+            from mmulator.host.settings import check_variables
 
             check_variables()
         device = as_device(device) if device is not None else None
@@ -185,7 +185,7 @@ class Module(Mapping[str, "Kernel"]):
 
     def _chosen(self, entry: object) -> str:
         """The full name of a kernel."""
-        from mmulator.names import choose
+        from mmulator.base.names import choose
 
         name = self.source.name
         if not isinstance(entry, str):
@@ -211,13 +211,13 @@ class Module(Mapping[str, "Kernel"]):
         return f"{self.source.name}: PTX {major}.{minor} for {self.target}"
 
     def __repr__(self) -> str:
-        from mmulator.demangle import demangle
+        from mmulator.base.demangle import demangle
 
         names = ", ".join(demangle(name) for name in list(self)[:4]) + (", ..." if len(self) > 4 else "")
         return f"<Module {self._head()}; kernels: {names or 'none'}>"
 
     def _repr_html_(self) -> str:
-        from mmulator.demangle import demangle
+        from mmulator.base.demangle import demangle
 
         rows = [(demangle(k.name), ", ".join(type for _, type in k._parameters())) for k in self.values()]
         variables = self.variables._repr_html_() if self.variables else ""
@@ -393,11 +393,11 @@ class Kernel:
         nan: a NaN that the launch stores, and that it has made of other values, is raised; "inf": an infinity, too.
         profile: what each line did is counted, and is in the report's `profile`.
         trace: a file that receives what happened when, for Perfetto.
-        memory: arrays at device addresses that they say themselves (launch/regions.py); others get addresses of their own.
-        waits: an access to an accumulator of wgmma in flight waits, where ptxas makes it wait.
-        debug: a `mmulator.debug.program.Debugger`, under whose control the launch runs.
-        workers: a distributed.Client, on whose Dask cluster the blocks run;
-        blocks that write the same bytes or use each other's results are refused, and nothing is stored then.
+        memory: arrays at device addresses that they say themselves (runtime/launch/regions.py); others get addresses of their
+        own. waits: an access to an accumulator of wgmma in flight waits, where ptxas makes it wait. debug: a
+        `mmulator.observation.debug.program.Debugger`, under whose control the launch runs. workers: a distributed.Client, on
+        whose Dask cluster the blocks run; blocks that write the same bytes or use each other's results are refused, and nothing
+        is stored then.
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then),
         UndefinedBehaviour, NotFinite.
@@ -427,7 +427,7 @@ class Kernel:
         if why is not None:
             about = entries.about_arrays(why, launch, how, names or {}, against)
         if elements or about:
-            from mmulator.diagnostics.watch import Watches
+            from mmulator.sanitizer.diagnostics.watch import Watches
 
             watches = Watches(elements, launch.arguments, about.places if about else ())
             observers.append(watches)
@@ -467,12 +467,12 @@ class Kernel:
         return [(p.name, f".{p.type}" + (f"[{p.size}]" if p.shape else "")) for p in self.head.params]
 
     def __repr__(self) -> str:
-        from mmulator.demangle import demangle
+        from mmulator.base.demangle import demangle
 
         return f"<Kernel {demangle(self.name)}({', '.join(type for _, type in self._parameters())})>"
 
     def _repr_html_(self) -> str:
-        from mmulator.demangle import demangle
+        from mmulator.base.demangle import demangle
 
         rows = [(n, name, type) for n, (name, type) in enumerate(self._parameters())]
         return element("p", f"kernel {demangle(self.name)}") + html_table(("argument", "parameter", "type"), rows)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict, field, fields
 from typing import TYPE_CHECKING, Any
 
-from mmulator import entries
-from mmulator.classes import dataclass
-from mmulator.tables import element, html_table, text_table
+from mmulator.base.classes import dataclass
+from mmulator.base.tables import element, html_table, text_table
+from mmulator.host import entries
 
 if TYPE_CHECKING:
-    from mmulator.diagnostics.watch import WatchedStore
-    from mmulator.findings import Finding
-    from mmulator.launch.launch import Ran
-    from mmulator.launch.shape import LaunchShape
-    from mmulator.launch.work import Work
+    from mmulator.base.findings import Finding
+    from mmulator.runtime.launch.launch import Ran
+    from mmulator.runtime.launch.shape import LaunchShape
+    from mmulator.runtime.launch.work import Work
+    from mmulator.sanitizer.diagnostics.watch import WatchedStore
 
 _FINDINGS = 8  # lines of a program of which a report tells in full
 _COLUMNS = ("instructions of warps", "executed")
@@ -100,7 +100,7 @@ class Report:
     @property
     def head(self) -> str:
         """Kernel, device and the shape of the launch, in a line."""
-        from mmulator.demangle import demangle
+        from mmulator.base.demangle import demangle
 
         kernel, grid, block = demangle(self.kernel), _size(self.grid), _size(self.block)
         clusters = f", clusters of {_size(self.cluster)}" * (self.cluster != (1, 1, 1))
@@ -128,7 +128,7 @@ class Report:
 
     def _found(self) -> list[str]:
         """Paragraphs of findings, and how many there are."""
-        from mmulator.findings import WIDTH, counted, paragraphs
+        from mmulator.base.findings import WIDTH, counted, paragraphs
 
         told = ["\n".join(lines) for lines in paragraphs(self.findings, WIDTH, most=_FINDINGS)]
         return [*told, counted(self.findings)] if told else []
@@ -149,7 +149,7 @@ class Report:
 
     def as_dict(self, profile: bool = True) -> dict[str, Any]:
         """The report as JSON data. profile: whether with the profile, if there is one; it is long."""
-        from mmulator.schemas import document
+        from mmulator.base.schemas import document
 
         return document("report", {
             "kernel": self.kernel, "device": self.device, "grid": list(self.grid), "block": list(self.block),

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mmulator.codegen.locks import Lock, TimeUp, no_collection, no_fork, time_limit
-from mmulator.codegen.sources import fingerprint
-from mmulator.codegen.store import digest_of, store
-from mmulator.errors import LaunchError, LimitReached
-from mmulator.program.outline import Outline, as_data, of_data
-from mmulator.source import Source
+from mmulator.base.codegen.locks import Lock, TimeUp, no_collection, no_fork, time_limit
+from mmulator.base.codegen.sources import fingerprint
+from mmulator.base.codegen.store import digest_of, store
+from mmulator.base.errors import LaunchError, LimitReached
+from mmulator.base.source import Source
+from mmulator.ptx.program.outline import Outline, as_data, of_data
 
 if TYPE_CHECKING:
     from mmulator.ptx.tree import ParsedModule as Tree
@@ -95,8 +95,8 @@ def _reader() -> tuple[Any, Any, Any]:
     for LLVM, which works under that lock, too.
     """
     with no_fork:
-        from mmulator.program.calls import outline_of
         from mmulator.ptx.parser import parse_module
+        from mmulator.ptx.program.calls import outline_of
         from mmulator.ptx.verify import verify
     return parse_module, verify, outline_of
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.codegen.locks import no_fork
-from mmulator.errors import LaunchError
-from mmulator.interop import readable
+from mmulator.base.codegen.locks import no_fork
+from mmulator.base.errors import LaunchError
+from mmulator.base.interop import readable
+from mmulator.base.tables import html_table
 from mmulator.isa.types import TYPES, type_bits
-from mmulator.launch.values import MAP_BYTES, map_memory, tensor_maps
-from mmulator.program.image import ModuleImage
 from mmulator.ptx.declared import Variable
-from mmulator.tables import html_table
+from mmulator.ptx.program.image import ModuleImage
+from mmulator.runtime.launch.values import MAP_BYTES, map_memory, tensor_maps
 
 if TYPE_CHECKING:
-    from mmulator.layouts.tensormap import TensorMap
+    from mmulator.matrix.layouts.tensormap import TensorMap
 
 
 class Variables(Mapping[str, np.ndarray]):
@@ -44,7 +44,7 @@ class Variables(Mapping[str, np.ndarray]):
     def _name(self, name: object) -> str:
         if not isinstance(name, str):
             raise LaunchError(f"a variable is found by its name, not by {type(name).__name__}")
-        from mmulator.names import choose
+        from mmulator.base.names import choose
 
         return choose(self._arrays, name, f"{self._file} has no .const or .global variable")
 
@@ -52,7 +52,7 @@ class Variables(Mapping[str, np.ndarray]):
         return self._arrays[self._name(name)]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        from mmulator.demangle import demangle
+        from mmulator.base.demangle import demangle
 
         name = self._name(name)
         cell = self._arrays[name]
@@ -84,7 +84,7 @@ class Variables(Mapping[str, np.ndarray]):
     def placed(self) -> Iterator[tuple[str, np.ndarray, Sequence[TensorMap]]]:
         """Variables that are tensor maps: name, memory, maps."""
         for name, maps in self.maps.items():
-            from mmulator.demangle import demangle
+            from mmulator.base.demangle import demangle
 
             yield demangle(name), self._arrays[name], maps
 
@@ -98,7 +98,7 @@ class Variables(Mapping[str, np.ndarray]):
         return len(self._arrays)
 
     def _lines(self) -> list[tuple[str, str, str]]:
-        from mmulator.demangle import demangle
+        from mmulator.base.demangle import demangle
 
         return [(demangle(n), f".{self._declared[n].space}", f"{a.dtype}{list(a.shape) or ''}") for n, a in self._arrays.items()]
 
@@ -112,7 +112,7 @@ class Variables(Mapping[str, np.ndarray]):
 def _typed(raw: np.ndarray, v: Variable) -> np.ndarray:
     """The bytes of a variable as an array of its type and shape."""
     with no_fork:
-        from mmulator.numerics.formats import numpy_dtype
+        from mmulator.matrix.numerics.formats import numpy_dtype
     t = TYPES.get(v.type)
     if t is not None and t.numpy and t.bits >= 8:
         dtype = numpy_dtype(t)

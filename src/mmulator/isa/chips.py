@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from mmulator.errors import UnsupportedError, shown
+from mmulator.base.errors import UnsupportedError, shown
 from mmulator.isa.targets import DEVICES, RENAMED
 
 REGISTERS = 65536  # of a multiprocessor, of every chip

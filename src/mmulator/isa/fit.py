@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mmulator.errors import InvalidInstructionError
+from mmulator.base.errors import InvalidInstructionError
+from mmulator.base.source import Span
 from mmulator.isa.effects import LANEWISE
 from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.row import CATEGORIES, Row, Slot
-from mmulator.source import Span
 
 Words = tuple[str, ...]
 

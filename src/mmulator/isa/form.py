@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 
-from mmulator.classes import dataclass
+from mmulator.base.classes import dataclass
+from mmulator.base.lazy import cached_property
 from mmulator.isa.effects import Effects, Together
 from mmulator.isa.row import BLACKWELL, FIXED_SPACES, OperandSpec, Requirement, Row, Section, Signature, Slot, Status
 from mmulator.isa.types import NO_TYPE, TYPES, ElementType
-from mmulator.lazy import cached_property
 
 
 @dataclass(frozen=True, eq=False, repr=False)

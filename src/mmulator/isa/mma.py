@@ -6,7 +6,7 @@ Syntax blocks of these sections; where document and ptxas differ, they follow pt
 
 from collections.abc import Iterator
 
-from mmulator.errors import InternalError
+from mmulator.base.errors import InternalError
 from mmulator.isa.effects import ACTS, Flow, Together
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec, Requirement, Row, Section, Signature

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from mmulator.classes import dataclass
-from mmulator.errors import InternalError
+from mmulator.base.classes import dataclass
+from mmulator.base.errors import InternalError
+from mmulator.base.lazy import cached_property
 from mmulator.isa.effects import LANEWISE, Effects
 from mmulator.isa.targets import TARGETS, Target
 from mmulator.isa.types import is_type
-from mmulator.lazy import cached_property
 
 Kind = Literal[
     "dst",  # register written (or `_` where the row says so)

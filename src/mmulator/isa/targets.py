@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from functools import cache, total_ordering
 
-from mmulator.classes import dataclass
-from mmulator.errors import OperandError, shown
+from mmulator.base.classes import dataclass
+from mmulator.base.errors import OperandError, shown
 
 PTX_VERSIONS: tuple[tuple[int, int], ...] = (
     *((6, m) for m in range(6)),

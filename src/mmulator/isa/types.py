@@ -6,8 +6,8 @@ Fundamental Types, Alternate Floating-Point Data Formats, Packed Floating Point 
 from collections.abc import Mapping
 from typing import Literal
 
-from mmulator.classes import dataclass
-from mmulator.errors import InternalError
+from mmulator.base.classes import dataclass
+from mmulator.base.errors import InternalError
 
 Kind = Literal["float", "signed", "unsigned", "bits", "pred", "none"]
 NanStyle = Literal["ieee", "all_ones", "none"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from mmulator.errors import similar
+from mmulator.base.errors import similar
 from mmulator.isa.fit import NoForm, Words, fitting, rows_of, slot_for
 from mmulator.isa.form import form_of
 from mmulator.isa.row import Row, Slot

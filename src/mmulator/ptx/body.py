@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import repeat
 from typing import NamedTuple
 
-from mmulator.codegen.locks import remaining
+from mmulator.base.codegen.locks import remaining
 from mmulator.isa.match import match
 from mmulator.ptx import declarations
 from mmulator.ptx.cursor import Cursor

@@ -4,9 +4,9 @@ import struct
 from collections.abc import Callable
 from typing import Literal, NamedTuple, NoReturn
 
-from mmulator.errors import PtxSyntaxError
+from mmulator.base.errors import PtxSyntaxError
+from mmulator.base.source import Span
 from mmulator.ptx.lexer import Tokens, parse_int
-from mmulator.source import Span
 
 _MASK = (1 << 64) - 1
 _MAX_DEPTH = 64

@@ -5,9 +5,9 @@ from array import array
 from math import prod
 from typing import NamedTuple, cast
 
-from mmulator.codegen.locks import remaining
+from mmulator.base.codegen.locks import remaining
+from mmulator.base.location import Mark
 from mmulator.isa.types import is_type, type_bits
-from mmulator.location import Mark
 from mmulator.ptx.cursor import Constant, Cursor
 from mmulator.ptx.tree import Linkage, Parameter, Space, SymbolReference, Variable, f64_to_f32_bits
 
@@ -15,7 +15,7 @@ VARIABLE_SPACES = frozenset((".global", ".const", ".shared", ".local", ".param",
 _OPAQUE = frozenset((".texref", ".samplerref", ".surfref"))
 _VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
 _MASKS = frozenset(0xFF << 8 * n for n in range(8))
-MAX_BYTES = 1 << 40  # of a variable; what a launch can hold is less (launch/limits.py)
+MAX_BYTES = 1 << 40  # of a variable; what a launch can hold is less (runtime/launch/limits.py)
 _PIECE = 1 << 18  # characters of a list of numbers at a time
 MAX_INITIAL = 1 << 28  # bytes of a variable up to the end of its initialiser
 _POINTER_SPACES = frozenset((".const", ".global", ".local", ".shared"))

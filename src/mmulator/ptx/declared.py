@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from mmulator.source import Span
+from mmulator.base.source import Span
 
 Space = Literal["global", "const", "shared", "local", "param", "reg", "func", "label", "prototype", ""]
 Linkage = Literal["", "visible", "extern", "weak", "common"]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mmulator.classes import dataclass
-from mmulator.errors import InvalidInstructionError, similar
+from mmulator.base.classes import dataclass
+from mmulator.base.errors import InvalidInstructionError, similar
 from mmulator.ptx.declared import Declared
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ import sys
 from dataclasses import dataclass, field
 from itertools import islice
 
-from mmulator.codegen.locks import remaining
-from mmulator.errors import PtxSyntaxError
-from mmulator.location import Mark
-from mmulator.source import Source, Span
+from mmulator.base.codegen.locks import remaining
+from mmulator.base.errors import PtxSyntaxError
+from mmulator.base.location import Mark
+from mmulator.base.source import Source, Span
 
 # Possessive quantifiers (`*+`): no backtracking, so no input takes more than linear time. None around a choice inside
 # another, where Python is older than 3.11.5, which gets that wrong.

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from mmulator.errors import similar
+from mmulator.base.errors import similar
+from mmulator.base.source import Span
 from mmulator.isa.form import Form
 from mmulator.isa.row import OperandSpec
 from mmulator.isa.special_registers import SPECIAL_REGISTERS
@@ -28,7 +29,6 @@ from mmulator.ptx.tree import (
     Symbol,
     VectorOperand,
 )
-from mmulator.source import Span
 
 
 class OperandProblem(NamedTuple):

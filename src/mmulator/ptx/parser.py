@@ -3,17 +3,17 @@
 from types import MappingProxyType
 from typing import cast
 
-from mmulator.codegen.locks import remaining
-from mmulator.demangle import demangle
+from mmulator.base.codegen.locks import remaining
+from mmulator.base.demangle import demangle
+from mmulator.base.location import Mark
+from mmulator.base.source import Source
 from mmulator.isa.targets import PTX_VERSIONS, Target
-from mmulator.location import Mark
 from mmulator.ptx import declarations
 from mmulator.ptx.body import Body, NameInScope
 from mmulator.ptx.cursor import Cursor
 from mmulator.ptx.declarations import DIRECTIVES, skip_debug
 from mmulator.ptx.lexer import tokenize
 from mmulator.ptx.tree import Function, Linkage, ParsedModule, Variable
-from mmulator.source import Source
 
 _LINKAGE = frozenset((".visible", ".extern", ".weak", ".common"))
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from mmulator.classes import dataclass
+from mmulator.base.classes import dataclass
 from mmulator.isa.matrix import FAMILIES
 from mmulator.ptx.declared import parameter_bytes as parameter_bytes
 from mmulator.ptx.declared import parameter_offsets as parameter_offsets

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
-from mmulator.errors import MmulatorError, OperandError
-from mmulator.source import Source
+from mmulator.base.errors import MmulatorError, OperandError
+from mmulator.base.source import Source
 
 NAMELESS = "<ptx>"  # what a text is called that came from no file; of a program if it is called so on purpose
 MAX_FILE = 1 << 30  # bytes
@@ -56,12 +56,12 @@ def text_of(
     Raises MmulatorError that names the kind of the file if it has no PTX, or with nvcc's errors.
     """
     if name.endswith(".cu"):
-        from mmulator.toolkit.building import HOPPER, compile_ptx
-        from mmulator.toolkit.fatbin import own_target
+        from mmulator.ptx.toolkit.building import HOPPER, compile_ptx
+        from mmulator.ptx.toolkit.fatbin import own_target
 
         return f"PTX of {name}", compile_ptx(name, flags, own_target(device) if device else HOPPER)
     if b"\0" in data:
-        from mmulator.toolkit.binaries import holds, ptx_in
+        from mmulator.ptx.toolkit.binaries import holds, ptx_in
 
         if holds(data):
             return f"PTX of {name}", without_mark(ptx_in(data, name, device, entry))
@@ -78,7 +78,7 @@ def _check(data: bytes, name: str) -> None:
 def check_text(path: str | Path) -> None:
     """Raise MmulatorError for a file that has no PTX, before any other check of it."""
     if Path(path).is_file() and not str(path).endswith(".cu"):  # a pipe is read once
-        from mmulator.toolkit.binaries import holds
+        from mmulator.ptx.toolkit.binaries import holds
 
         data = read_bytes(path)
         if not holds(data):
@@ -113,7 +113,7 @@ def read_source(
 
 def _kept(text: str) -> Path | None:
     """A file of the cache with a text; None where nothing can be kept."""
-    from mmulator.codegen.store import store
+    from mmulator.base.codegen.store import store
 
     kept = store()
     return kept.text(text) if kept else None

@@ -11,20 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Literal, TypeAlias
 
-from mmulator.classes import dataclass, node
+from mmulator.base.classes import dataclass, node
+from mmulator.base.lazy import cached_property
+from mmulator.base.source import Source, Span
 from mmulator.isa.effects import Effects
 from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
 from mmulator.isa.targets import Target
 from mmulator.isa.types import type_bits
-from mmulator.lazy import cached_property
 from mmulator.ptx.declared import Linkage as Linkage
 from mmulator.ptx.declared import Parameter as Parameter
 from mmulator.ptx.declared import Space as Space
 from mmulator.ptx.declared import SymbolReference as SymbolReference
 from mmulator.ptx.declared import Variable as Variable
 from mmulator.ptx.declared import parameter_offsets
-from mmulator.source import Source, Span
 
 # Operands
 
@@ -218,10 +218,10 @@ class Instruction:
     operands: as written. A call has (Arguments results, callee, Arguments arguments[, prototype]).
     guard: (predicate register, negated), or None.
     mnemonic_span: place of the opcode with its modifiers.
-    made_from: the instruction in the text that a rewrite (program/as_ptxas) replaced by this one; None for an instruction of
+    made_from: the instruction in the text that a rewrite (ptx/program/as_ptxas) replaced by this one; None for an instruction of
         the text.
     used_bytes: bytes of a load that `.pragma "used_bytes_mask n"` says are used, a bit for each; None without it.
-    accessed: a cache of program/uses.py.
+    accessed: a cache of ptx/program/uses.py.
     flat: a cache of `leaves`.
     effects: the effects that its row in isa/ declares, besides computing.
     """

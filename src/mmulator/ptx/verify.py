@@ -9,8 +9,9 @@ comparisons (.lo, .hs) of vset.
 
 from collections.abc import Iterator
 
-from mmulator.codegen.locks import remaining
-from mmulator.errors import InvalidInstructionError
+from mmulator.base.codegen.locks import remaining
+from mmulator.base.errors import InvalidInstructionError
+from mmulator.base.source import Span
 from mmulator.isa.effects import Ends, MemoryEffect, Queue
 from mmulator.isa.form import Form
 from mmulator.isa.match import unavailable
@@ -20,7 +21,6 @@ from mmulator.ptx.directives import check_directives
 from mmulator.ptx.operands import OperandContext, OperandProblem
 from mmulator.ptx.resources import parameter_offsets
 from mmulator.ptx.tree import Function, Immediate, Instruction, ParsedModule, Reg, Symbol, flatten
-from mmulator.source import Span
 
 MAX_ERRORS = 100
 

@@ -1,3 +1,3 @@
-"""The sanitizer's native code: the functions that the hooks of a sanitized kernel call (native/hooks/events.py), with a file
-for each topic of rules/.
+"""The sanitizer's native code: the functions that the hooks of a sanitized kernel call (runtime/native/hooks/events.py), with a
+file for each topic of base/rules/.
 """

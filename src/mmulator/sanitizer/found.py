@@ -4,12 +4,12 @@ conflict, with a count.
 
 from typing import Any
 
-from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, null
-from mmulator.codegen.types import Struct, ptr, ptr_to, u8, u32, u64
-from mmulator.native.memory.windows import OFFSET_MASK, SHARED, WITHIN, shared_of
-from mmulator.native.state import Cluster, Warp
-from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
+from mmulator.base.codegen.lang import native
+from mmulator.base.codegen.ops import cast_ptr, null
+from mmulator.base.codegen.types import Struct, ptr, ptr_to, u8, u32, u64
+from mmulator.ptx.program.addresses import RANK_SHIFT, SHARED_BASE
+from mmulator.runtime.native.memory.windows import OFFSET_MASK, SHARED, WITHIN, shared_of
+from mmulator.runtime.native.state import Cluster, Warp
 
 WORDS = 4
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from mmulator.codegen.chains import chained
-from mmulator.codegen.lang import Instrument, Native
+from mmulator.base.codegen.chains import chained
+from mmulator.base.codegen.lang import Instrument, Native
 from mmulator.sanitizer.checks import (
     accumulators,
     ends,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mmulator.debug.dap.client import encode
+from mmulator.observation.debug.dap.client import encode
 from tests.support.protocol import Client, Session, started
 from tests.support.waiting import PATIENCE, wait_until
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmulator.debug.dap import vscode
-from mmulator.debug.dap.client import Garbled, encode, read
-from mmulator.debug.dap.messages import OWN, PROGRAM, SUPPORTED, TYPES, capabilities, fault_in, members
+from mmulator.observation.debug.dap import vscode
+from mmulator.observation.debug.dap.client import Garbled, encode, read
+from mmulator.observation.debug.dap.messages import OWN, PROGRAM, SUPPORTED, TYPES, capabilities, fault_in, members
 from tests.support import protocol
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mmulator.debug import views
-from mmulator.debug.views import Scene
+from mmulator.observation.debug import views
+from mmulator.observation.debug.views import Scene
 from tests.support import corpus
 from tests.support.scenes import of_example, texts_fit, watched
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.conformance.subjects import Subject, subjects
-from mmulator.debug.views import MatrixView, Scene, matrices
-from mmulator.debug.views.instruction_matrices import accumulator, computed_so_far
-from mmulator.debug.views.matrix import gathered
+from mmulator.evaluation.conformance.subjects import Subject, subjects
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
-from mmulator.numerics.profiles import dot_key
+from mmulator.matrix.numerics.profiles import dot_key
+from mmulator.observation.debug.views import MatrixView, Scene, matrices
+from mmulator.observation.debug.views.instruction_matrices import accumulator, computed_so_far
+from mmulator.observation.debug.views.matrix import gathered
 from tests.support.matrix_model import model_matmul
 from tests.support.scenes import of_subject, texts_fit
 

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.conformance.subjects import Subject, subjects
-from mmulator.debug.views import MatrixView, Scene, matrices
-from mmulator.debug.views.matrix import gathered
+from mmulator.evaluation.conformance.subjects import Subject, subjects
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
 from mmulator.isa.targets import Target
+from mmulator.observation.debug.views import MatrixView, Scene, matrices
+from mmulator.observation.debug.views.matrix import gathered
 from tests.support.scenes import of_subject, texts_fit
 
 CHIPS = (("sm_90a", "sm_90"), ("sm_120a", "sm_120"))

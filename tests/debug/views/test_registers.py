@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from mmulator import Module
-from mmulator.debug.views import RegisterTable, RegisterView, Scene, registers, warps
-from mmulator.native.state import FULL
+from mmulator.observation.debug.views import RegisterTable, RegisterView, Scene, registers, warps
+from mmulator.runtime.native.state import FULL
 from tests.support import one_block
 from tests.support.scenes import texts_fit, watched
 
@@ -106,6 +106,7 @@ def test_a_diverged_warp_and_another_one() -> None:
 
 def test_nothing_is_loaded_before_it_is_asked_for() -> None:
     """The package of views loads none of its modules, and the motor none of the views."""
-    code = "import sys, mmulator.debug.session, mmulator.debug.views; print([m for m in sys.modules if '.debug.views.' in m])"
+    code = "import sys, mmulator.observation.debug.session, mmulator.observation.debug.views\n"
+    code += "print([m for m in sys.modules if '.debug.views.' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True)
     assert done.stdout.strip() == "[]"

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mmulator.debug.session import Session
-from mmulator.debug.stops import Focus
-from mmulator.debug.views import barriers, registers, waits, warps
+from mmulator.observation.debug.session import Session
+from mmulator.observation.debug.stops import Focus
+from mmulator.observation.debug.views import barriers, registers, waits, warps
 from tests.support.sessions import PIPELINE, of_file
 
 

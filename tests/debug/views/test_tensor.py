@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmulator.debug.views import MatrixView, Scene, allocations, matrices, tensor_memory
-from mmulator.launch.tensor_tables import key_of
-from mmulator.layouts.instruction_descriptor import Variant
-from mmulator.twin.matrices import twin_matmul
+from mmulator.matrix.layouts.instruction_descriptor import Variant
+from mmulator.matrix.twin.matrices import twin_matmul
+from mmulator.observation.debug.views import MatrixView, Scene, allocations, matrices, tensor_memory
+from mmulator.runtime.launch.tensor_tables import key_of
 from tests.support.scenes import texts_fit, watched
 from tests.support.tensor_cases import COLUMNS, draw, make
 from tests.support.tensor_kernels import LANES, SHARED, cells, prepared

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.conformance.cases import Wish
-from mmulator.conformance.subjects import subjects
-from mmulator.debug.views import Scene, by_descriptor, by_layout, by_shape, by_tensor_map, matrices, operand
 from mmulator.errors import OperandError
-from mmulator.inspect.descriptors.tile import canonical, tile_of
-from mmulator.instruction.wgmma import shared_matrix
+from mmulator.evaluation.conformance.cases import Wish
+from mmulator.evaluation.conformance.subjects import subjects
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import matrix_forms
-from mmulator.layouts.descriptors import MatrixDescriptor
-from mmulator.layouts.swizzle import SWIZZLES
-from mmulator.program.addresses import SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
-from mmulator.record.steps import WarpPlace
+from mmulator.matrix.inspect.descriptors.tile import canonical, tile_of
+from mmulator.matrix.instruction.wgmma import shared_matrix
+from mmulator.matrix.layouts.descriptors import MatrixDescriptor
+from mmulator.matrix.layouts.swizzle import SWIZZLES
+from mmulator.observation.debug.views import Scene, by_descriptor, by_layout, by_shape, by_tensor_map, matrices, operand
+from mmulator.observation.record.steps import WarpPlace
+from mmulator.ptx.program.addresses import SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from tests.support import one_block, ptx_text
 from tests.support.scenes import Enough, of_example, of_subject, watched
 

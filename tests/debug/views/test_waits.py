@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mmulator import Module
-from mmulator.debug.views import Scene, barriers, flights, waits, warps
 from mmulator.errors import ExecutionFault
+from mmulator.observation.debug.views import Scene, barriers, flights, waits, warps
 from tests.support import one_block
 from tests.support.scenes import texts_fit, watched
 

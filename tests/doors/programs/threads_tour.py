@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mmulator.codegen import loading
-from mmulator.codegen.lang import native
-from mmulator.codegen.types import Struct, i32, ptr_to, u32, u64
+from mmulator.base.codegen import loading
+from mmulator.base.codegen.lang import native
+from mmulator.base.codegen.types import Struct, i32, ptr_to, u32, u64
 from mmulator.doors.library.boot import call
 
 Work = Struct("Work", [("set", u64), ("allocate", u64), ("free", u64), ("context", u64), ("memory", u64), ("failed", u32)])

@@ -19,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch_device import CUDA, ones, raises, tell
 
 from mmulator.doors.torch import install
-from mmulator.driver import current
+from mmulator.host.driver import current
 
 
 def model_of(seed: int) -> Any:

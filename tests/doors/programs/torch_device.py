@@ -410,7 +410,7 @@ def memory_is_counted() -> None:
 
 
 def kernels_may_touch_what_was_asked_for() -> None:
-    from mmulator.driver import current
+    from mmulator.host.driver import current
 
     memory = current().memory
     x, host = ones(10), torch.ones(10)

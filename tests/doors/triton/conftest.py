@@ -23,7 +23,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A driver of default settings, and the door of torch closed, whatever ran before in this process."""
-    from mmulator import driver
+    from mmulator.host import driver
 
     monkeypatch.setenv("TRITON_DEFAULT_BACKEND", "mmulator")
     monkeypatch.setattr("mmulator.doors.triton.arguments.torch_door", lambda: None)

@@ -10,8 +10,8 @@ import torch
 import triton
 import triton.language as tl
 
-from mmulator.driver import use
 from mmulator.errors import ExecutionFault, LaunchError
+from mmulator.host.driver import use
 from tests.doors.triton import kernels
 
 Pair = namedtuple("Pair", "left right")

@@ -10,8 +10,8 @@ import triton
 from triton.runtime.errors import OutOfResources
 
 from mmulator.doors.triton import adapt
-from mmulator.driver import current
-from mmulator.driver import streams as clock
+from mmulator.host.driver import current
+from mmulator.host.driver import streams as clock
 from mmulator.host.report import Report
 from tests.doors.triton import kernels
 

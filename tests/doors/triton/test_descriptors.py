@@ -13,8 +13,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 import mmulator as mm
 from mmulator.doors.triton import descriptors, versions
 from mmulator.doors.triton.arguments import slots
-from mmulator.driver import current
 from mmulator.errors import ExecutionFault, LaunchError
+from mmulator.host.driver import current
 from tests.doors.triton import kernels
 
 SHAPES = {1: ((1000,), (256,)), 2: ((50, 80), (16, 32)), 3: ((3, 20, 48), (2, 16, 32)), 5: ((2, 3, 5, 3, 64), (2, 1, 4, 4, 64))}

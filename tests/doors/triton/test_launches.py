@@ -10,8 +10,8 @@ import pytest
 import torch
 import triton
 
-from mmulator.driver import use
 from mmulator.errors import ExecutionFault, LaunchError
+from mmulator.host.driver import use
 from tests.doors.triton import kernels
 from tests.support.places import PACKAGE
 
@@ -226,7 +226,7 @@ SIGNALLED = """
 import os, signal
 import numpy as np
 import kernels
-from mmulator.driver import use
+from mmulator.host.driver import use
 
 use()
 x, o = np.ones(64, np.float32), np.zeros(64, np.float32)

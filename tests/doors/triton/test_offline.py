@@ -11,7 +11,7 @@ import torch
 import triton
 
 import mmulator as mm
-from mmulator import versions
+from mmulator.base import versions
 from mmulator.doors.torch.compiling import choose
 from mmulator.doors.triton.arguments import Packer, slots
 from mmulator.doors.triton.launcher import Utils
@@ -104,7 +104,7 @@ def test_import_of_triton_stays_light() -> None:
     """The plug-in's modules that `import triton` loads import neither NumPy nor the machine."""
     code = (
         "import sys, triton; print([m for m in ("
-        "'numpy', 'llvmlite', 'mmulator.host', 'mmulator.native', 'mmulator.driver') if m in sys.modules])"
+        "'numpy', 'llvmlite', 'mmulator.host', 'mmulator.runtime.native', 'mmulator.host.driver') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

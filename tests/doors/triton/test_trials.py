@@ -10,12 +10,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from mmulator.base.findings import Finding
+from mmulator.base.versions import number
 from mmulator.doors.triton import adapt
 from mmulator.doors.triton.trials import Trial, _other
-from mmulator.driver import current, use
-from mmulator.findings import Finding
-from mmulator.sarif import results
-from mmulator.versions import number
+from mmulator.host.driver import current, use
+from mmulator.sanitizer.sarif import results
 
 
 @triton.jit

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mmulator.base.lazy import cached_property
+from mmulator.base.source import Source
 from mmulator.errors import MmulatorError
 from mmulator.isa.targets import PTX_VERSIONS, TARGETS, Target, parse_ptx_version
-from mmulator.lazy import cached_property
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.verify import check_instruction
-from mmulator.source import Source
 
 BANKS = ("b16", "u16", "s16", "b32", "u32", "s32", "f32", "f16x2", "b64", "u64", "s64", "f64", "f16", "b8", "u8", "pred")
 BANK_SIZE = 160

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from shlex import join
 from typing import TYPE_CHECKING, Annotated
 
+from mmulator.base.errors import OperandError
 from mmulator.cli.descriptor import idesc
 from mmulator.cli.descriptor import options as o
 from mmulator.cli.output import WrongUsage, exclude, misused, print_json, read_bytes
 from mmulator.cli.parser import Group, Json, Positional, grouped, phrase
-from mmulator.errors import OperandError
 
 if TYPE_CHECKING:
-    from mmulator.inspect.descriptors.answer import DescriptorAnswer
-    from mmulator.inspect.descriptors.banks import BankConflicts
-    from mmulator.inspect.descriptors.from_cute import CuteAnswer
-    from mmulator.inspect.descriptors.tile import Tile
+    from mmulator.matrix.inspect.descriptors.answer import DescriptorAnswer
+    from mmulator.matrix.inspect.descriptors.banks import BankConflicts
+    from mmulator.matrix.inspect.descriptors.from_cute import CuteAnswer
+    from mmulator.matrix.inspect.descriptors.tile import Tile
 
 def encode(
     fields: o.FieldOptions, matrix: o.MatrixOptions, wanted: o.OutputOptions, words: o.Words = None, set: o.Set = None
@@ -120,7 +120,7 @@ def check(
 def _by_itself(word: int, said: bool, access: list[str] | None, json: bool) -> None:
     """Check a word without its matrix, if a word is given, and accesses to addresses of a file."""
     from mmulator.cli.descriptor import text
-    from mmulator.inspect.descriptors.describe import descriptor_fields
+    from mmulator.matrix.inspect.descriptors.describe import descriptor_fields
 
     if any(not kind.startswith("@") for kind in access or ()):
         hint = "--for INSTRUCTION --operand a|b, or --type TYPE --mn M --k K"
@@ -140,7 +140,7 @@ def _of_a_matrix(
     """Check a word together with the tile that is read through it."""
     from mmulator.cli.descriptor import text
     from mmulator.cli.descriptor.tell import as_data, described
-    from mmulator.inspect.descriptors.describe import descriptor_fields
+    from mmulator.matrix.inspect.descriptors.describe import descriptor_fields
 
     answer = described(word, tile, start, window[0], window[1] or 0)
     found = _conflicts(answer, *accesses)
@@ -154,7 +154,7 @@ def _of_a_matrix(
 
 
 def _conflicts(answer: DescriptorAnswer | None, access: list[str] | None, at: str | None) -> list[BankConflicts]:
-    from mmulator.inspect.descriptors.banks import address_accesses, bank_conflicts
+    from mmulator.matrix.inspect.descriptors.banks import address_accesses, bank_conflicts
 
     found = []
     for kind in access or ():
@@ -204,8 +204,8 @@ def from_cute(
 
 
 def _derived(text: str, instruction: str | None, operand: str, type: str, base: int | None, units: str) -> CuteAnswer:
-    from mmulator.inspect.descriptors.describe import make_tile
-    from mmulator.inspect.descriptors.from_cute import descriptor_from_cute, tile_of_layout
+    from mmulator.matrix.inspect.descriptors.describe import make_tile
+    from mmulator.matrix.inspect.descriptors.from_cute import descriptor_from_cute, tile_of_layout
 
     if instruction is None:
         tile = tile_of_layout(text, operand, type, units)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from mmulator.base.errors import OperandError
 from mmulator.cli.descriptor.options import number
 from mmulator.cli.output import exclude, print_json
-from mmulator.errors import OperandError
 
 
 def is_asked(operand: str | None, others: Mapping[str, object]) -> bool:
@@ -22,7 +22,7 @@ def is_asked(operand: str | None, others: Mapping[str, object]) -> bool:
 
 def encode(instruction: str | None, word: str | None, given: list[str] | None, json: bool) -> None:
     """Print the word of an instruction, or of another word with other fields."""
-    from mmulator.inspect.tcgen05.descriptor import instruction_word
+    from mmulator.matrix.inspect.tcgen05.descriptor import instruction_word
 
     if word is not None:
         raise OperandError("a word is decoded, not encoded", hint=f"mmulator descriptor decode {word} {instruction or ''} ...")
@@ -33,7 +33,7 @@ def encode(instruction: str | None, word: str | None, given: list[str] | None, j
 def tell(word: str | None, instruction: str | None, json: bool, verdict: bool = False) -> None:
     """Print what a word says to an instruction, or only what is wrong. Ends with exit code 1 where it is wrong."""
     from mmulator.cli.descriptor import text
-    from mmulator.inspect.tcgen05.descriptor import instruction_fields
+    from mmulator.matrix.inspect.tcgen05.descriptor import instruction_fields
 
     if word is None:
         raise OperandError("no instruction descriptor is given", hint="its 32 bits, such as 0x8100010")

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
+from mmulator.base.errors import OperandError
 from mmulator.cli.output import exclude, misused
 from mmulator.cli.parser import Positional, grouped
-from mmulator.errors import OperandError
-from mmulator.settings.readers import whole
+from mmulator.host.settings.readers import whole
 
 if TYPE_CHECKING:
-    from mmulator.inspect.descriptors.tile import Tile
+    from mmulator.matrix.inspect.descriptors.tile import Tile
 
 Text = str | None
 Texts = list[str] | None
@@ -134,8 +134,8 @@ def tile_of(
     rest: other options that make sense only with a matrix.
     word: the descriptor, if it is given, whose generation a matrix by itself gets.
     """
-    from mmulator.inspect.descriptors.describe import make_tile
-    from mmulator.layouts.descriptors import MatrixDescriptor, generation
+    from mmulator.matrix.inspect.descriptors.describe import make_tile
+    from mmulator.matrix.layouts.descriptors import MatrixDescriptor, generation
 
     for name, value in (("--type", o.type), ("--mn", o.mn), ("--k", o.k)):
         exclude({"--for": instruction, name: value}, "the instruction says it")
@@ -160,9 +160,9 @@ def word_of(word: str | None, given: dict[str, Any], tile: Tile | None, base: in
     tile: the matrix.
     base: shared address of the repeating pattern.
     """
-    from mmulator.inspect.descriptors.describe import descriptor_fields
-    from mmulator.layouts.descriptors import MatrixDescriptor, SharedDescriptor
-    from mmulator.layouts.swizzle import ATOM_32B
+    from mmulator.matrix.inspect.descriptors.describe import descriptor_fields
+    from mmulator.matrix.layouts.descriptors import MatrixDescriptor, SharedDescriptor
+    from mmulator.matrix.layouts.swizzle import ATOM_32B
 
     whole = number("WORD", word)
     if whole is not None:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mmulator.base.files import write
 from mmulator.cli.descriptor.options import OutputOptions, number, pair
 from mmulator.cli.output import print_json, print_text
-from mmulator.files import write
 
 if TYPE_CHECKING:
-    from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorFields
-    from mmulator.inspect.descriptors.banks import BankConflicts
-    from mmulator.inspect.descriptors.from_cute import CuteAnswer
-    from mmulator.inspect.descriptors.tile import Tile
+    from mmulator.matrix.inspect.descriptors.answer import DescriptorAnswer, DescriptorFields
+    from mmulator.matrix.inspect.descriptors.banks import BankConflicts
+    from mmulator.matrix.inspect.descriptors.from_cute import CuteAnswer
+    from mmulator.matrix.inspect.descriptors.tile import Tile
 
 
 def tell(word: int, tile: Tile | None, base: int | None, wanted: OutputOptions, derived: CuteAnswer | None = None) -> None:
     """Print all about a word for the reader of `tile`. Ends with exit code 1 where a check fails."""
+    from mmulator.base.errors import OperandError
     from mmulator.cli.descriptor import text
-    from mmulator.errors import OperandError
-    from mmulator.inspect.descriptors.describe import descriptor_fields
+    from mmulator.matrix.inspect.descriptors.describe import descriptor_fields
 
     wanted.check()
     fields = descriptor_fields(word, tile.generation if tile else None)
@@ -59,7 +59,7 @@ def described(
     word: int, tile: Tile, base: int | None, shared: int | None = None, shared_base: int = 0
 ) -> DescriptorAnswer:
     """The meaning of a word for a tile."""
-    from mmulator.inspect.descriptors.describe import describe_descriptor
+    from mmulator.matrix.inspect.descriptors.describe import describe_descriptor
 
     return describe_descriptor(
         word, tile.instruction, tile.operand, mn_major=tile.mn_major, base=base, type=tile.element.name, mn=tile.mn,
@@ -85,7 +85,7 @@ def as_data(
 
 def canonical_text(answer: DescriptorAnswer) -> str:
     """The CuTe layout. Raises OperandError where no string says it, with the reason."""
-    from mmulator.inspect.descriptors.tile import canonical
+    from mmulator.matrix.inspect.descriptors.tile import canonical
 
     return str(canonical(answer.tile, answer.descriptor))
 
@@ -93,7 +93,7 @@ def canonical_text(answer: DescriptorAnswer) -> str:
 def _draw(answer: DescriptorAnswer, wanted: OutputOptions) -> None:
     if wanted.svg is None and wanted.png is None:
         return
-    from mmulator.inspect.answer import png
+    from mmulator.matrix.inspect.answer import png
 
     picture = answer.svg(wanted.theme or "auto")
     if wanted.svg is not None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from mmulator.cli.output import colours, width
 
 if TYPE_CHECKING:
-    from mmulator.inspect.descriptors.answer import DescriptorAnswer, DescriptorField, DescriptorFields
-    from mmulator.inspect.descriptors.banks import BankConflicts
-    from mmulator.inspect.descriptors.checks import Diagnostic
-    from mmulator.inspect.descriptors.from_cute import CuteAnswer
-    from mmulator.inspect.descriptors.tile import Tile
-    from mmulator.inspect.tcgen05.descriptor import InstructionFields
+    from mmulator.matrix.inspect.descriptors.answer import DescriptorAnswer, DescriptorField, DescriptorFields
+    from mmulator.matrix.inspect.descriptors.banks import BankConflicts
+    from mmulator.matrix.inspect.descriptors.checks import Diagnostic
+    from mmulator.matrix.inspect.descriptors.from_cute import CuteAnswer
+    from mmulator.matrix.inspect.descriptors.tile import Tile
+    from mmulator.matrix.inspect.tcgen05.descriptor import InstructionFields
 
 
 def _item(label: str, text: str, indent: int = 10) -> None:
@@ -101,7 +101,7 @@ def _print_tiles(derived: CuteAnswer) -> None:
 
 
 def print_map(answer: DescriptorAnswer, lines: int) -> None:
-    from mmulator.inspect.views.chunks import tile_text
+    from mmulator.matrix.inspect.views.chunks import tile_text
 
     if lines > 0:
         print(f"\nshared memory: row,column of the first element of every 16 bytes\n{tile_text(answer, lines, colours())}")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 from mmulator.cli.output import exclude, misused, print_json
 from mmulator.cli.parser import Group, Positional
 from mmulator.cli.tensormap import options as o
-from mmulator.settings.readers import whole
+from mmulator.host.settings.readers import whole
 
 if TYPE_CHECKING:
-    from mmulator.inspect.descriptors.checks import Diagnostic
-    from mmulator.inspect.tensormaps.checks import Copy
-    from mmulator.layouts.tensormap import TensorMap
+    from mmulator.matrix.inspect.descriptors.checks import Diagnostic
+    from mmulator.matrix.inspect.tensormaps.checks import Copy
+    from mmulator.matrix.layouts.tensormap import TensorMap
 
 _File = Annotated[o.Text, o.out("Write the 128 bytes.", "FILE")]
 
@@ -30,9 +30,9 @@ def encode(
         mmulator tensormap encode --shape 4096,1024 --type bf16 --box 64,64 --swizzle 128B
         mmulator tensormap encode --shape 8,56,56,64 --lower -1,-1 --upper -1,-1 --channels 64 --pixels 128 --out map.bin
     """
+    from mmulator.base.files import write
     from mmulator.cli.tensormap.text import tell_map
-    from mmulator.files import write
-    from mmulator.inspect.tensormaps.fields import tensor_map_fields
+    from mmulator.matrix.inspect.tensormaps.fields import tensor_map_fields
 
     found = tensor_map_fields(o.map_of(None, said))
     if out is not None:
@@ -50,7 +50,7 @@ def decode(map: o.Map, json: o.Json = False) -> None:
         mmulator tensormap encode --shape 64,64 --box 8,64 --out map.bin; mmulator tensormap decode - < map.bin
     """
     from mmulator.cli.tensormap.text import tell_map
-    from mmulator.inspect.tensormaps.fields import tensor_map_fields
+    from mmulator.matrix.inspect.tensormaps.fields import tensor_map_fields
 
     tell_map(tensor_map_fields(o.read(map).fields.encode()), json)
 
@@ -91,7 +91,7 @@ def draw(
         mmulator tensormap draw map.bin --at 0,64 --shared 0x400 --element 3,70 --svg box.svg
     """
     from mmulator.cli.tensormap.text import draw_files, tell_box
-    from mmulator.inspect.tensormaps.box import tensor_box
+    from mmulator.matrix.inspect.tensormaps.box import tensor_box
 
     if theme is not None and not (svg or html or png):
         raise misused("it goes with --svg, --html or --png", "--theme")
@@ -169,7 +169,7 @@ def _checked(
     map: TensorMap, text: str | None, shared: str | None, expect: str | None, window: str | None
 ) -> tuple[Copy | None, tuple[Diagnostic, ...]]:
     """(the copy, what is wrong with the map, or with the copy through it)."""
-    from mmulator.inspect.tensormaps.checks import check_bytes, check_copy, check_map, parse_copy
+    from mmulator.matrix.inspect.tensormaps.checks import check_bytes, check_copy, check_map, parse_copy
 
     own = check_bytes(map.fields.encode(), map.fields)
     if text is None:
@@ -187,9 +187,9 @@ def _read_by(
     map: TensorMap, at: int, word: str, instruction: str | None, operand: str, mn_major: bool
 ) -> tuple[Diagnostic, ...]:
     """Errors of a wgmma's descriptor that reads the box."""
-    from mmulator.inspect.descriptors.describe import describe_descriptor
-    from mmulator.inspect.tensormaps.box import tensor_box
-    from mmulator.inspect.tensormaps.checks import check_reader
+    from mmulator.matrix.inspect.descriptors.describe import describe_descriptor
+    from mmulator.matrix.inspect.tensormaps.box import tensor_box
+    from mmulator.matrix.inspect.tensormaps.checks import check_reader
 
     answer = describe_descriptor(o.number("--descriptor", word), instruction or "wgmma m64n64 f16", operand, mn_major=mn_major)
     return (*answer.findings, *check_reader(tensor_box(map, shared=at), answer.placed))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mmulator.base.errors import OperandError
 from mmulator.cli.output import misused, read_bytes
 from mmulator.cli.parser import Positional, grouped
-from mmulator.errors import OperandError
 
 if TYPE_CHECKING:
-    from mmulator.layouts.tensormap import TensorMap
+    from mmulator.matrix.layouts.tensormap import TensorMap
 
 Text = str | None
 Texts = list[str] | None
@@ -105,7 +105,7 @@ def read(given: str) -> TensorMap:
     """A tensor map from hexadecimal digits, or from a file of bytes or digits. Raises OperandError."""
     from os.path import exists  # which takes names that are too long for one
 
-    from mmulator.layouts.tensormap import TensorMap
+    from mmulator.matrix.layouts.tensormap import TensorMap
 
     digits = given if given != "-" and not exists(given) else ""  # noqa: PTH110
     data = b"" if digits else read_bytes(given)
@@ -123,11 +123,11 @@ def read(given: str) -> TensorMap:
 
 def _made(said: Said) -> TensorMap:
     """The map that the options say, checked as the driver would."""
-    from mmulator.layouts.tensormap import TensorMap
-    from mmulator.layouts.tensormap.encoded import Encoded
-    from mmulator.layouts.tensormap.modes import FILLS, INTERLEAVES, PROMOTIONS, SLICES, SWIZZLES, choose
-    from mmulator.layouts.tensormap.rules import check
-    from mmulator.layouts.tensormap.types import tensor_type
+    from mmulator.matrix.layouts.tensormap import TensorMap
+    from mmulator.matrix.layouts.tensormap.encoded import Encoded
+    from mmulator.matrix.layouts.tensormap.modes import FILLS, INTERLEAVES, PROMOTIONS, SLICES, SWIZZLES, choose
+    from mmulator.matrix.layouts.tensormap.rules import check
+    from mmulator.matrix.layouts.tensormap.types import tensor_type
 
     kind, shape = tensor_type(said.type or "f16"), numbers("--shape", said.shape or "")
     if not shape:

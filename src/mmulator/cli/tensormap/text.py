@@ -6,13 +6,13 @@ import sys
 from textwrap import fill
 from typing import TYPE_CHECKING
 
+from mmulator.base.files import write
 from mmulator.cli.descriptor.text import print_findings
 from mmulator.cli.output import colours, print_json, print_text, width
-from mmulator.files import write
 
 if TYPE_CHECKING:
-    from mmulator.inspect.tensormaps.box import TensorBox
-    from mmulator.inspect.tensormaps.fields import TensorMapFields
+    from mmulator.matrix.inspect.tensormaps.box import TensorBox
+    from mmulator.matrix.inspect.tensormaps.fields import TensorMapFields
 
 
 def print_item(label: str, text: str) -> None:
@@ -52,7 +52,7 @@ Answers = list[tuple[tuple[int, ...], tuple[int, ...]]]
 
 def tell_box(box: TensorBox, elements: Answers, bytes_: list[tuple[int, tuple[tuple[int, ...], ...]]], lines: int) -> None:
     """Print where a box lands, or answers to questions."""
-    from mmulator.inspect.views.chunks import axes, box_text
+    from mmulator.matrix.inspect.views.chunks import axes, box_text
 
     print(repr(box.map))
     offsets = f", offsets {box.offsets}" if box.offsets else ""
@@ -74,7 +74,7 @@ def tell_box(box: TensorBox, elements: Answers, bytes_: list[tuple[int, tuple[tu
 
 def draw_files(box: TensorBox, svg: str | None, html: str | None, png: str | None, theme: str) -> bool:
     """Write the drawings. Returns whether standard output is one of them."""
-    from mmulator.inspect.answer import png as as_png
+    from mmulator.matrix.inspect.answer import png as as_png
 
     taken = False
     for path, text in ((svg, box.svg), (html, lambda theme: _page(box, theme))):
@@ -92,7 +92,7 @@ def _page(box: TensorBox, theme: str) -> str:
     """An HTML page with the drawing and the fields of the map."""
     from html import escape
 
-    from mmulator.inspect.tensormaps.fields import tensor_map_fields
+    from mmulator.matrix.inspect.tensormaps.fields import tensor_map_fields
 
     title = escape(repr(box.map))
     fields = tensor_map_fields(box.map)._repr_html_()

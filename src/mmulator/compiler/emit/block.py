@@ -5,20 +5,20 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from mmulator.codegen.lang import Instrument, Native
-from mmulator.codegen.ops import bitcast, bits_mask, cast_ptr, load, mask_bits, select, store, trailing_zeros
-from mmulator.codegen.types import Ty, boolean, f32, f64, i8, i16, i32, i64, ptr, ptr_to, u8, u16, u32, u64, u128, void
-from mmulator.codegen.values import Builder, Value, constant, extract, splat
+from mmulator.base.codegen.lang import Instrument, Native
+from mmulator.base.codegen.ops import bitcast, bits_mask, cast_ptr, load, mask_bits, select, store, trailing_zeros
+from mmulator.base.codegen.types import Ty, boolean, f32, f64, i8, i16, i32, i64, ptr, ptr_to, u8, u16, u32, u64, u128, void
+from mmulator.base.codegen.values import Builder, Value, constant, extract, splat
+from mmulator.base.errors import InternalError
 from mmulator.compiler.emit.code import Names
 from mmulator.compiler.emit.shadow import Shadow
-from mmulator.errors import InternalError
 from mmulator.isa.types import type_bits
-from mmulator.native.hooks.events import READ, WRITE, Access, register
-from mmulator.native.state import Warp
-from mmulator.program.addresses import HEADER_LOCAL
-from mmulator.program.blocks import Block
-from mmulator.program.frames import WORD, Frame, pinned_registers
+from mmulator.ptx.program.addresses import HEADER_LOCAL
+from mmulator.ptx.program.blocks import Block
+from mmulator.ptx.program.frames import WORD, Frame, pinned_registers
 from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Operand, Reg, Sink, SpecialRegister, Symbol
+from mmulator.runtime.native.hooks.events import READ, WRITE, Access, register
+from mmulator.runtime.native.state import Warp
 
 LANES = 32
 _UNSIGNED: dict[int, Ty] = {8: u8, 16: u16, 32: u32, 64: u64, 128: u128}

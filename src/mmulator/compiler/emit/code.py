@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from mmulator.codegen.values import Value
-    from mmulator.compiler.compiled import MatrixTables
-    from mmulator.compiler.options import CompileOptions
-    from mmulator.native.state import OperationKind
-    from mmulator.program.as_ptxas.inflight import Moved
-    from mmulator.program.blocks import Program
-    from mmulator.program.image import LocalFrame, ModuleImage
-    from mmulator.program.skips import Skips
-    from mmulator.program.undefined import MaybeUndefined
+    from mmulator.base.codegen.values import Value
+    from mmulator.ptx.program.as_ptxas.inflight import Moved
+    from mmulator.ptx.program.blocks import Program
+    from mmulator.ptx.program.image import LocalFrame, ModuleImage
+    from mmulator.ptx.program.skips import Skips
+    from mmulator.ptx.program.undefined import MaybeUndefined
     from mmulator.ptx.tree import Instruction, ParsedModule, Symbol, Variable
+    from mmulator.runtime.compiled import MatrixTables
+    from mmulator.runtime.native.state import OperationKind
+    from mmulator.runtime.options import CompileOptions
 
 
 class Names(Protocol):

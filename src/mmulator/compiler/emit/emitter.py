@@ -4,23 +4,23 @@ it.
 
 from typing import Any
 
-from mmulator.codegen.lang import Native
-from mmulator.codegen.loading import address
-from mmulator.codegen.ops import cast_ptr
-from mmulator.codegen.types import u64, u128
-from mmulator.codegen.values import Builder, Value
+from mmulator.base.codegen.lang import Native
+from mmulator.base.codegen.loading import address
+from mmulator.base.codegen.ops import cast_ptr
+from mmulator.base.codegen.types import u64, u128
+from mmulator.base.codegen.values import Builder, Value
 from mmulator.compiler.emit.block import LANES, BlockEmitter, storage_type
 from mmulator.compiler.emit.code import KernelCode
 from mmulator.compiler.emit.shadow import Shadow
-from mmulator.native.hooks.events import READ, Access, register
-from mmulator.native.memory import memory as mem
-from mmulator.native.state import Cta, Launch, OperationKind, TransferKind
-from mmulator.program.blocks import Block
-from mmulator.program.frames import Frame
-from mmulator.program.image import LocalFrame
-from mmulator.program.inline_assembly import moved_by_compiler
-from mmulator.program.uses import uses_and_defs
+from mmulator.ptx.program.blocks import Block
+from mmulator.ptx.program.frames import Frame
+from mmulator.ptx.program.image import LocalFrame
+from mmulator.ptx.program.inline_assembly import moved_by_compiler
+from mmulator.ptx.program.uses import uses_and_defs
 from mmulator.ptx.tree import Instruction
+from mmulator.runtime.native.hooks.events import READ, Access, register
+from mmulator.runtime.native.memory import memory as mem
+from mmulator.runtime.native.state import Cta, Launch, OperationKind, TransferKind
 
 U64, U128 = u64.vec(LANES), u128.vec(LANES)
 
@@ -81,7 +81,7 @@ class Emitter(BlockEmitter):
 
     def transfers(self, kind: TransferKind, move: Native) -> None:
         """Note that the kernel issues bulk operations of this kind, whose units the native function `move` copies
-        (native/asynchrony/transfers.py).
+        (runtime/native/asynchrony/transfers.py).
         """
         self.kernel.movers[kind] = address(move.under(self.events) or move)
 
@@ -95,7 +95,7 @@ class Emitter(BlockEmitter):
 
     def mbarriers(self) -> None:
         """Note that the kernel initialises mbarriers, for which clusters keep records besides their words
-        (native/asynchrony/accounts.py).
+        (runtime/native/asynchrony/accounts.py).
         """
         self.kernel.mbarriers = True
 

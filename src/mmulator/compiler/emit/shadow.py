@@ -6,12 +6,12 @@ A lane's bit becomes 1 when it gets a value; the register file begins with zeros
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from mmulator.codegen.types import ptr_to, u8, u32
-from mmulator.codegen.values import Builder, Value, constant
-from mmulator.errors import InternalError
-from mmulator.program.blocks import Block
-from mmulator.program.frames import Frame, state_of
-from mmulator.program.undefined import MaybeUndefined
+from mmulator.base.codegen.types import ptr_to, u8, u32
+from mmulator.base.codegen.values import Builder, Value, constant
+from mmulator.base.errors import InternalError
+from mmulator.ptx.program.blocks import Block
+from mmulator.ptx.program.frames import Frame, state_of
+from mmulator.ptx.program.undefined import MaybeUndefined
 
 FULL = 0xFFFFFFFF
 Masks = list["Value | None"]

@@ -1,14 +1,14 @@
 """Approximate functions of Floating Point and Half Precision Floating Point Instructions (PTX ISA 9.1).
 
-The computation, with exactly the bits of the special-function unit, is in `mmulator.twin.sfu`.
+The computation, with exactly the bits of the special-function unit, is in `mmulator.matrix.twin.sfu`.
 """
 
-from mmulator.codegen.ops import bitcast, shuffle
-from mmulator.codegen.values import Value
+from mmulator.base.codegen.ops import bitcast, shuffle
+from mmulator.base.codegen.values import Value
 from mmulator.compiler.lowering.floatbits import loose
 from mmulator.compiler.lowering.scope import F32, LANES, U32, UNSIGNED, Mods, Scope, outline
-from mmulator.numerics.sfu.tables import DEFAULT_DEVICE, tables_for
-from mmulator.twin.sfu.native import divisor_lanes, lane_functions, quotient, word_of
+from mmulator.matrix.numerics.sfu.tables import DEFAULT_DEVICE, tables_for
+from mmulator.matrix.twin.sfu.native import divisor_lanes, lane_functions, quotient, word_of
 
 
 def approximate(x: Scope, m: Mods, *sources: Value) -> Value:

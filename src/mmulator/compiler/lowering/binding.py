@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from mmulator.codegen.lang import Native
-from mmulator.codegen.values import Value, extract
+from mmulator.base.codegen.lang import Native
+from mmulator.base.codegen.values import Value, extract
+from mmulator.base.errors import InternalError
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.operands import write_result
 from mmulator.compiler.lowering.scope import Mods, Result, Scope, kind_of, mods
-from mmulator.errors import InternalError
 from mmulator.isa.form import Form
 from mmulator.isa.row import Row
 from mmulator.isa.types import is_type
-from mmulator.program.uses import CARRY
+from mmulator.ptx.program.uses import CARRY
 from mmulator.ptx.tree import Immediate, Instruction, Operand, PredicatePair, Reg, VectorOperand
 
 Act: TypeAlias = "Callable[[Emitter, Instruction], None]"
@@ -147,7 +147,7 @@ def bound_files() -> set[str]:
 
 
 def meaning_of(form: Form) -> Meaning:
-    """The meaning of a form; program/runnable.py has refused forms without a meaning."""
+    """The meaning of a form; ptx/program/runnable.py has refused forms without a meaning."""
     found = _meanings[form.section.title, form.name]
     return found.get("") or found[kind_of(mods(form).types[0])]
 

@@ -1,28 +1,28 @@
-"""Calls: arguments and results are passed in each lane's local memory, at the places of program/image.py."""
+"""Calls: arguments and results are passed in each lane's local memory, at the places of ptx/program/image.py."""
 
 from typing import Any
 
 import numpy as np
 
-from mmulator.codegen.ops import trailing_zeros
-from mmulator.codegen.types import i32, u32, u64
-from mmulator.codegen.values import Value, constant
+from mmulator.base.codegen.ops import trailing_zeros
+from mmulator.base.codegen.types import i32, u32, u64
+from mmulator.base.codegen.values import Value, constant
+from mmulator.base.errors import must_be
 from mmulator.compiler.emit.block import LANES, storage_type
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.operands import table_pointer
-from mmulator.errors import must_be
-from mmulator.native.hooks.faults import fault
-from mmulator.native.memory import memory as mem
-from mmulator.native.memory.windows import peek
-from mmulator.native.state import BlockExit, FaultKind
-from mmulator.native.threads import control as rt
-from mmulator.native.threads.control import device_print
-from mmulator.native.threads.resources import stack_restore
-from mmulator.program.calls import aim_of
-from mmulator.program.image import SAVED_STACK, Abi, abi_of, prototype_abi
-from mmulator.program.runnable import ASSERT, BUILTINS
-from mmulator.program.uses import call_operands, callee_of
+from mmulator.ptx.program.calls import aim_of
+from mmulator.ptx.program.image import SAVED_STACK, Abi, abi_of, prototype_abi
+from mmulator.ptx.program.runnable import ASSERT, BUILTINS
+from mmulator.ptx.program.uses import call_operands, callee_of
 from mmulator.ptx.tree import Function, Instruction, Operand, Parameter, ParsedModule, Reg, Symbol
+from mmulator.runtime.native.hooks.faults import fault
+from mmulator.runtime.native.memory import memory as mem
+from mmulator.runtime.native.memory.windows import peek
+from mmulator.runtime.native.state import BlockExit, FaultKind
+from mmulator.runtime.native.threads import control as rt
+from mmulator.runtime.native.threads.control import device_print
+from mmulator.runtime.native.threads.resources import stack_restore
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 
@@ -42,8 +42,8 @@ def builtin_abi(function: Function) -> Abi:
 
 
 def call_builtin(e: Emitter, ins: Instruction, name: str) -> None:
-    """End a block by a call of a function of CUDA's runtime, whose declaration program/runnable.py has checked. The fault of an
-    assertion names the lanes, and the place in their local memory of what was passed.
+    """End a block by a call of a function of CUDA's runtime, whose declaration ptx/program/runnable.py has checked. The fault of
+    an assertion names the lanes, and the place in their local memory of what was passed.
     """
     function = must_be(e.kernel.module.function(name), Function)
     if name == ASSERT:
@@ -159,7 +159,7 @@ def _take(e: Emitter, operand: Operand, source: Value, parameter: Any) -> None:
 
 
 def passed_bits(parameter: Parameter) -> int:
-    """Bits of a register that is a parameter or a result; predicates cannot be passed (program/runnable.py)."""
+    """Bits of a register that is a parameter or a result; predicates cannot be passed (ptx/program/runnable.py)."""
     return max(parameter.bits, 8)
 
 

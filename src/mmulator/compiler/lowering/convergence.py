@@ -1,16 +1,16 @@
 """The code before the first instruction of a block that checks that its lanes have arrived, and its warpgroup is complete."""
 
-from mmulator.codegen.ops import reduce_or, select
-from mmulator.codegen.types import u32
-from mmulator.codegen.values import constant
+from mmulator.base.codegen.ops import reduce_or, select
+from mmulator.base.codegen.types import u32
+from mmulator.base.codegen.values import constant
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.isa.effects import Together
-from mmulator.native.asynchrony import waiting as rt
-from mmulator.native.matrix.wgmma import enter_warpgroup
-from mmulator.native.state import FULL
-from mmulator.program.blocks import is_wgmma_issue
+from mmulator.ptx.program.blocks import is_wgmma_issue
 from mmulator.ptx.tree import Immediate, Instruction
+from mmulator.runtime.native.asynchrony import waiting as rt
+from mmulator.runtime.native.matrix.wgmma import enter_warpgroup
+from mmulator.runtime.native.state import FULL
 
 U32 = u32.vec(LANES)
 

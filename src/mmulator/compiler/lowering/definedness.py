@@ -1,38 +1,39 @@
 """Code that tracks undefined values: which results of an instruction are undefined, and whether it uses an undefined register.
 
-Each instruction that may read such a register (program/undefined.py) gets a few operations on masks of lanes (emit/shadow.py).
-Undefined values may be copied and computed with. They matter if lanes branch on them, use them as an address, or store them to
-memory that other threads see. Products propagate them element by element: a tile may be computed as a whole and stored in part.
+Each instruction that may read such a register (ptx/program/undefined.py) gets a few operations on masks of lanes
+(emit/shadow.py). Undefined values may be copied and computed with. They matter if lanes branch on them, use them as an address,
+or store them to memory that other threads see. Products propagate them element by element: a tile may be computed as a whole and
+stored in part.
 """
 
 from collections.abc import Callable, Iterable
 
-from mmulator.codegen.lang import Native
-from mmulator.codegen.ops import bits_mask, iota, load, mask_bits, select, shuffle, store
-from mmulator.codegen.types import i32, u32, u64
-from mmulator.codegen.values import Value, constant
+from mmulator.base.codegen.lang import Native
+from mmulator.base.codegen.ops import bits_mask, iota, load, mask_bits, select, shuffle, store
+from mmulator.base.codegen.types import i32, u32, u64
+from mmulator.base.codegen.values import Value, constant
+from mmulator.base.errors import InternalError, must_be
+from mmulator.base.rules.execution import NO_SOURCE
+from mmulator.base.rules.mbarriers import CANCEL_REFUSED
+from mmulator.base.rules.values import UNDEFINED_ADDRESS, UNDEFINED_BRANCH, UNDEFINED_KEPT, UNDEFINED_STORE
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.emit.shadow import FULL, Masks, Shadow, every, some
 from mmulator.compiler.lowering import product_lines
 from mmulator.compiler.lowering.operands import address_of, elements, state_space, table_pointer
 from mmulator.compiler.meaning.memory import place_of
-from mmulator.errors import InternalError, must_be
 from mmulator.isa.effects import Addressed, Algebra, Ends, Flow, MemoryEffect, Stored
 from mmulator.isa.form import Form
 from mmulator.isa.types import type_bits
-from mmulator.layouts import Fragment
-from mmulator.layouts.sparse.metadata import contributing
-from mmulator.native.hooks import events
-from mmulator.native.state import FULL as ALL
-from mmulator.native.threads.warp import shfl_function
-from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
-from mmulator.program.undefined import flow_of
-from mmulator.program.uses import accesses, call_operands, registers_of
+from mmulator.matrix.layouts import Fragment
+from mmulator.matrix.layouts.sparse.metadata import contributing
+from mmulator.ptx.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.ptx.program.undefined import flow_of
+from mmulator.ptx.program.uses import accesses, call_operands, registers_of
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, flatten
-from mmulator.rules.execution import NO_SOURCE
-from mmulator.rules.mbarriers import CANCEL_REFUSED
-from mmulator.rules.values import UNDEFINED_ADDRESS, UNDEFINED_BRANCH, UNDEFINED_KEPT, UNDEFINED_STORE
+from mmulator.runtime.native.hooks import events
+from mmulator.runtime.native.state import FULL as ALL
+from mmulator.runtime.native.threads.warp import shfl_function
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 _SLOTS = {"shared": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST, "param": SLOT_PARAM}

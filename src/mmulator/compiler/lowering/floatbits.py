@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from mmulator.classes import dataclass
-from mmulator.codegen.ops import bitcast, is_nan, select, shuffle
-from mmulator.codegen.types import Ty, f16, u16
-from mmulator.codegen.values import Builder, Value, constant
+from mmulator.base.classes import dataclass
+from mmulator.base.codegen.ops import bitcast, is_nan, select, shuffle
+from mmulator.base.codegen.types import Ty, f16, u16
+from mmulator.base.codegen.values import Builder, Value, constant
 from mmulator.compiler.lowering.scope import F32, SIGNED, U32, UNSIGNED, to
 
 U16X64 = u16.vec(64)

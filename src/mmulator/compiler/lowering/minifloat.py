@@ -7,13 +7,13 @@ decides; the carry runs into the exponent by itself.
 
 from functools import reduce
 
-from mmulator.classes import dataclass
-from mmulator.codegen.ops import bitcast, minimum, select, shuffle
-from mmulator.codegen.types import Ty, f16
-from mmulator.codegen.values import Value, constant
+from mmulator.base.classes import dataclass
+from mmulator.base.codegen.ops import bitcast, minimum, select, shuffle
+from mmulator.base.codegen.types import Ty, f16
+from mmulator.base.codegen.values import Value, constant
+from mmulator.base.errors import must_be
 from mmulator.compiler.lowering.floatbits import bits_of, split, widen
 from mmulator.compiler.lowering.scope import LANES, U8, U16, U32, Mods, Result, Scope, outline, to
-from mmulator.errors import must_be
 
 
 @dataclass(frozen=True)

@@ -4,18 +4,18 @@ from collections.abc import Callable, Hashable, Iterable
 
 import numpy as np
 
-from mmulator.codegen.ops import cast_ptr
-from mmulator.codegen.types import Struct, Ty, u64
-from mmulator.codegen.values import Value
-from mmulator.compiler.compiled import MatrixTables
+from mmulator.base.codegen.ops import cast_ptr
+from mmulator.base.codegen.types import Struct, Ty, u64
+from mmulator.base.codegen.values import Value
+from mmulator.base.errors import must_be
 from mmulator.compiler.emit.block import LANES, storage_type
 from mmulator.compiler.emit.emitter import Emitter
-from mmulator.errors import must_be
 from mmulator.isa.form import Form
-from mmulator.layouts.sparse.metadata import contributing, refused_nibbles
-from mmulator.native.hooks.operands import UniformOperand as Shared
-from mmulator.native.hooks.operands import metadata_given, operand_given
+from mmulator.matrix.layouts.sparse.metadata import contributing, refused_nibbles
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, PredicatePair, Reg, VectorOperand
+from mmulator.runtime.compiled import MatrixTables
+from mmulator.runtime.native.hooks.operands import UniformOperand as Shared
+from mmulator.runtime.native.hooks.operands import metadata_given, operand_given
 
 
 def space_of(ins: Instruction) -> str:

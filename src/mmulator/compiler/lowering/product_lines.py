@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mmulator.codegen.ops import select, trailing_zeros
-from mmulator.codegen.values import Value, extract
+from mmulator.base.codegen.ops import select, trailing_zeros
+from mmulator.base.codegen.values import Value, extract
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.emit.shadow import FULL
 from mmulator.compiler.lowering.operands import elements
 from mmulator.isa.form import Form
-from mmulator.layouts import scales
-from mmulator.layouts.fragments import Index
-from mmulator.layouts.operands import fragment
-from mmulator.layouts.sparse import metadata
+from mmulator.matrix.layouts import scales
+from mmulator.matrix.layouts.fragments import Index
+from mmulator.matrix.layouts.operands import fragment
+from mmulator.matrix.layouts.sparse import metadata
 from mmulator.ptx.tree import Instruction
 
 NO_LINE = 63  # no product has so many rows or columns

@@ -1,5 +1,5 @@
-"""Groups of mma (program/products.py): operands are collected at each instruction's place, and all products are computed at the
-place of the last.
+"""Groups of mma (ptx/program/products.py): operands are collected at each instruction's place, and all products are computed at
+the place of the last.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.codegen.ops import cast_ptr
-from mmulator.codegen.types import ptr_to, u8
-from mmulator.codegen.values import Value
-from mmulator.compiler.compiled import MatrixTables
+from mmulator.base.codegen.ops import cast_ptr
+from mmulator.base.codegen.types import ptr_to, u8
+from mmulator.base.codegen.values import Value
+from mmulator.base.errors import must_be
 from mmulator.compiler.emit.block import LANES, storage_type
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.operands import elements, selector_of, table_pointer
-from mmulator.errors import must_be
 from mmulator.isa.form import Form
-from mmulator.layouts.operands import fragment
-from mmulator.layouts.sparse.metadata import selectors
-from mmulator.native.hooks.events import stepped
-from mmulator.native.state import Cta
-from mmulator.program.products import ProductGroup, ProductTile, groups
+from mmulator.matrix.layouts.operands import fragment
+from mmulator.matrix.layouts.sparse.metadata import selectors
+from mmulator.matrix.twin.lines import OWN
+from mmulator.matrix.twin.places import scale_step
+from mmulator.matrix.twin.wide import WideTable, wide, wide_product, widens
+from mmulator.ptx.program.products import ProductGroup, ProductTile, groups
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
-from mmulator.twin.lines import OWN
-from mmulator.twin.places import scale_step
-from mmulator.twin.wide import WideTable, wide, wide_product, widens
+from mmulator.runtime.compiled import MatrixTables
+from mmulator.runtime.native.hooks.events import stepped
+from mmulator.runtime.native.state import Cta
 
 Places = NDArray[np.int64]
 

@@ -1,7 +1,7 @@
-"""Parts of a division that is fused with a sum (program/as_ptxas/quotient.py): operations without a name in PTX."""
+"""Parts of a division that is fused with a sum (ptx/program/as_ptxas/quotient.py): operations without a name in PTX."""
 
-from mmulator.codegen.ops import select
-from mmulator.codegen.values import Value, constant
+from mmulator.base.codegen.ops import select
+from mmulator.base.codegen.values import Value, constant
 from mmulator.compiler.lowering.approximate import divided
 from mmulator.compiler.lowering.binding import lanewise
 from mmulator.compiler.lowering.floatbits import FORMATS, bits_of, flushed, saturate

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from functools import cache, wraps
 from typing import Any, Protocol
 
-from mmulator.classes import dataclass
-from mmulator.codegen.lang import Native
-from mmulator.codegen.types import CodeError, Ty, boolean, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
-from mmulator.codegen.values import Builder, Value, convert
+from mmulator.base.classes import dataclass
+from mmulator.base.codegen.lang import Native
+from mmulator.base.codegen.types import CodeError, Ty, boolean, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from mmulator.base.codegen.values import Builder, Value, convert
 from mmulator.isa.types import is_type
 
 LANES = 32

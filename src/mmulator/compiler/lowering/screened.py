@@ -8,20 +8,20 @@ Instructions for several lanes together (matrices, bulk and tensor copies) end t
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mmulator.codegen.ops import bits_mask, load, mask_bits
-from mmulator.codegen.types import u32
-from mmulator.codegen.values import Value, constant
+from mmulator.base.codegen.ops import bits_mask, load, mask_bits
+from mmulator.base.codegen.types import u32
+from mmulator.base.codegen.values import Value, constant
+from mmulator.base.errors import must_be
 from mmulator.compiler.emit.block import LANES, storage_type
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.meaning.memory import place_of
-from mmulator.errors import must_be
 from mmulator.isa.effects import Addressed, Ends, MemoryEffect
-from mmulator.native.hooks import events
-from mmulator.native.hooks.events import left_variable
-from mmulator.program.addresses import RANK_SHIFT, SLOT_CONST, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
-from mmulator.program.provenance import accessed_bytes
-from mmulator.program.uses import accesses, registers_of
+from mmulator.ptx.program.addresses import RANK_SHIFT, SLOT_CONST, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
+from mmulator.ptx.program.provenance import accessed_bytes
+from mmulator.ptx.program.uses import accesses, registers_of
 from mmulator.ptx.tree import Address, Instruction, Reg, Symbol
+from mmulator.runtime.native.hooks import events
+from mmulator.runtime.native.hooks.events import left_variable
 
 _SLOTS = {"shared": SLOT_SHARED, "shared::cluster": SLOT_SHARED, "local": SLOT_LOCAL, "const": SLOT_CONST}
 _ACCESS = {MemoryEffect.READ: events.READ, MemoryEffect.WRITE: events.WRITE}

@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
-from mmulator.codegen.ops import cast_ptr, iota
-from mmulator.codegen.types import u32, u64
-from mmulator.codegen.values import Value, constant
+from mmulator.base.codegen.ops import cast_ptr, iota
+from mmulator.base.codegen.types import u32, u64
+from mmulator.base.codegen.values import Value, constant
+from mmulator.base.errors import InternalError, must_be
 from mmulator.compiler.emit.block import BlockEmitter
 from mmulator.compiler.emit.emitter import Emitter
-from mmulator.errors import InternalError, must_be
 from mmulator.isa.special_registers import SPECIAL_REGISTERS
-from mmulator.native.state import Cluster, Cta
-from mmulator.program.addresses import SHARED_BASE
+from mmulator.ptx.program.addresses import SHARED_BASE
+from mmulator.runtime.native.state import Cluster, Cta
 
 U32 = u32.vec(32)
 Read: TypeAlias = "Callable[[BlockEmitter], Value]"

@@ -6,8 +6,9 @@ write code with the vocabulary of lowering/ and emit/.
 
 from types import ModuleType
 
-from mmulator.codegen.ops import mask_bits
-from mmulator.codegen.types import u32, u64
+from mmulator.base.codegen.ops import mask_bits
+from mmulator.base.codegen.types import u32, u64
+from mmulator.base.errors import InternalError, MmulatorError
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering import convergence, definedness, quotient, special_registers
@@ -45,14 +46,18 @@ from mmulator.compiler.meaning import (
     wgmma,
     wmma,
 )
-from mmulator.errors import InternalError, MmulatorError
 from mmulator.isa import table
 from mmulator.isa.effects import Ends, Together
 from mmulator.isa.types import type_bits
-from mmulator.native.hooks.blocks import block_begins, guarded
-from mmulator.native.hooks.events import stepped
-from mmulator.native.hooks.moves import LOADED, READ, WRITTEN, value_moves
-from mmulator.native.hooks.operands import (
+from mmulator.ptx.program.as_ptxas import quotient as quotient_rows
+from mmulator.ptx.program.blocks import instructions
+from mmulator.ptx.program.fragments import fragments_of, lanes_of
+from mmulator.ptx.program.uses import uses_and_defs
+from mmulator.ptx.tree import Immediate, Instruction
+from mmulator.runtime.native.hooks.blocks import block_begins, guarded
+from mmulator.runtime.native.hooks.events import stepped
+from mmulator.runtime.native.hooks.moves import LOADED, READ, WRITTEN, value_moves
+from mmulator.runtime.native.hooks.operands import (
     WrongOperand,
     barrier_passed,
     fragment_operated,
@@ -60,12 +65,7 @@ from mmulator.native.hooks.operands import (
     members_given,
     operand_refused,
 )
-from mmulator.native.state import FULL
-from mmulator.program.as_ptxas import quotient as quotient_rows
-from mmulator.program.blocks import instructions
-from mmulator.program.fragments import fragments_of, lanes_of
-from mmulator.program.uses import uses_and_defs
-from mmulator.ptx.tree import Immediate, Instruction
+from mmulator.runtime.native.state import FULL
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 
@@ -125,7 +125,7 @@ def _write(e: Emitter, ins: Instruction) -> None:
 
 def follow(e: Emitter, ins: Instruction) -> None:
     """For an instrument: report that an instruction reads or writes registers of a load that may stay unread
-    (program/undefined.py). A block reports the first read alone.
+    (ptx/program/undefined.py). A block reports the first read alone.
     """
     held = e.kernel.held.get(e.function_name)
     if not held or not e.hears(value_moves):

@@ -1,19 +1,19 @@
 """atom and red (PTX ISA 9.1, Parallel Synchronization and Communication Instructions)."""
 
-from mmulator.codegen.lang import Native
-from mmulator.codegen.ops import mask_bits
-from mmulator.codegen.values import Value
+from mmulator.base.codegen.lang import Native
+from mmulator.base.codegen.ops import mask_bits
+from mmulator.base.codegen.values import Value
+from mmulator.base.errors import must_be
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.operands import elements, write_result
 from mmulator.compiler.meaning.memory import ordering, place_of
-from mmulator.errors import must_be
 from mmulator.isa.types import type_bits
-from mmulator.native.memory.atomic import atomic_function, sum_up
-from mmulator.native.memory.combine import combiner
-from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
+from mmulator.ptx.program.addresses import SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Address, Instruction, Operand, Reg, Sink
+from mmulator.runtime.native.memory.atomic import atomic_function, sum_up
+from mmulator.runtime.native.memory.combine import combiner
 
 
 @means("atom", "red")
@@ -44,8 +44,8 @@ def atom(e: Emitter, ins: Instruction) -> None:
 
 
 def _may_wait(e: Emitter, ins: Instruction, space: str, count: int) -> bool:
-    """Whether an addition without a result may be merged with later ones (native/memory/sums.py). Some instruments watch the
-    memory, so each is executed at its place.
+    """Whether an addition without a result may be merged with later ones (runtime/native/memory/sums.py). Some instruments watch
+    the memory, so each is executed at its place.
     """
     form = ins.form
     waits = (space, form["op"], count) == ("global", "add", 1) and form["type"] in ("u32", "s32")

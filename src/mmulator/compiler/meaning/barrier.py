@@ -1,16 +1,16 @@
 """bar, barrier and bar.warp.sync (PTX ISA 9.1, Parallel Synchronization and Communication Instructions)."""
 
-from mmulator.codegen.ops import keep_order, mask_bits, trailing_zeros
-from mmulator.codegen.types import u32
-from mmulator.codegen.values import constant, extract
+from mmulator.base.codegen.ops import keep_order, mask_bits, trailing_zeros
+from mmulator.base.codegen.types import u32
+from mmulator.base.codegen.values import constant, extract
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means, receives
-from mmulator.native.hooks.events import warp_met
-from mmulator.native.hooks.operands import barrier_here
-from mmulator.native.threads import barrier as rt
-from mmulator.program.skips import is_aligned_barrier
+from mmulator.ptx.program.skips import is_aligned_barrier
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg
+from mmulator.runtime.native.hooks.events import warp_met
+from mmulator.runtime.native.hooks.operands import barrier_here
+from mmulator.runtime.native.threads import barrier as rt
 
 U32 = u32.vec(LANES)
 

@@ -1,19 +1,19 @@
 """Bulk copies (PTX ISA 9.1, Data Movement and Conversion Instructions: cp.async.bulk, cp.reduce.async.bulk, st.bulk)."""
 
-from mmulator.codegen.types import u32, u64
-from mmulator.codegen.values import Value, constant
+from mmulator.base.codegen.types import u32, u64
+from mmulator.base.codegen.values import Value, constant
+from mmulator.base.errors import must_be
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.operands import elements
-from mmulator.errors import must_be
 from mmulator.isa.types import type_bits
-from mmulator.native.asynchrony import bulk as rt
-from mmulator.native.asynchrony import store_async as later
-from mmulator.native.asynchrony import transfers
-from mmulator.native.hooks.events import BOTH, WRITE
-from mmulator.native.state import TransferKind
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand
+from mmulator.runtime.native.asynchrony import bulk as rt
+from mmulator.runtime.native.asynchrony import store_async as later
+from mmulator.runtime.native.asynchrony import transfers
+from mmulator.runtime.native.hooks.events import BOTH, WRITE
+from mmulator.runtime.native.state import TransferKind
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 

@@ -1,20 +1,20 @@
 """Instructions of thread block clusters (PTX ISA 9.1)."""
 
-from mmulator.codegen.ops import mask_bits
-from mmulator.codegen.types import u32, u64, u128
-from mmulator.codegen.values import constant
+from mmulator.base.codegen.ops import mask_bits
+from mmulator.base.codegen.types import u32, u64, u128
+from mmulator.base.codegen.values import constant
+from mmulator.base.errors import must_be
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.operands import write_result
-from mmulator.errors import must_be
-from mmulator.native.hooks.events import order_of
-from mmulator.native.hooks.operands import CLUSTER_ARRIVE, CLUSTER_WAIT, barrier_here, cancel_refused
-from mmulator.native.state import TransferKind
-from mmulator.native.threads import cluster as rt
-from mmulator.program.addresses import RANK_SHIFT
-from mmulator.program.skips import is_aligned_barrier
+from mmulator.ptx.program.addresses import RANK_SHIFT
+from mmulator.ptx.program.skips import is_aligned_barrier
 from mmulator.ptx.tree import Address, Instruction, VectorOperand
+from mmulator.runtime.native.hooks.events import order_of
+from mmulator.runtime.native.hooks.operands import CLUSTER_ARRIVE, CLUSTER_WAIT, barrier_here, cancel_refused
+from mmulator.runtime.native.state import TransferKind
+from mmulator.runtime.native.threads import cluster as rt
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 _RANK = 0xFF << RANK_SHIFT

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from mmulator.codegen.ops import bitcast, select, shuffle
-from mmulator.codegen.types import boolean
-from mmulator.codegen.values import Value, constant
+from mmulator.base.codegen.ops import bitcast, select, shuffle
+from mmulator.base.codegen.types import boolean
+from mmulator.base.codegen.values import Value, constant
 from mmulator.compiler.emit.block import shaped
 from mmulator.compiler.lowering.binding import lanewise
 from mmulator.compiler.lowering.floatbits import U16X64, flushed, format_of, is_nan_bits, loose, split, widen

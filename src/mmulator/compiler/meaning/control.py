@@ -2,20 +2,20 @@
 
 import numpy as np
 
-from mmulator.codegen.ops import mask_bits, select
-from mmulator.codegen.types import i32, u32
-from mmulator.codegen.values import Value, constant
+from mmulator.base.codegen.ops import mask_bits, select
+from mmulator.base.codegen.types import i32, u32
+from mmulator.base.codegen.values import Value, constant
+from mmulator.base.errors import must_be
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering import calls
 from mmulator.compiler.lowering.binding import means, receives
 from mmulator.compiler.lowering.operands import table_pointer
-from mmulator.errors import must_be
-from mmulator.native.hooks.blocks import branched, steered
-from mmulator.native.threads import control as rt
-from mmulator.native.threads.control import return_lanes
-from mmulator.program.blocks import takes_whole_warp
+from mmulator.ptx.program.blocks import takes_whole_warp
 from mmulator.ptx.tree import Instruction
+from mmulator.runtime.native.hooks.blocks import branched, steered
+from mmulator.runtime.native.threads import control as rt
+from mmulator.runtime.native.threads.control import return_lanes
 
 U32 = u32.vec(LANES)
 

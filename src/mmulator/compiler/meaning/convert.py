@@ -2,10 +2,21 @@
 
 from collections.abc import Callable
 
-from mmulator.codegen.ops import absolute, bitcast, ceil, floor, is_nan, round_even, select, shuffle, to_int_saturating, trunc
-from mmulator.codegen.rounding import STRICT, directed
-from mmulator.codegen.types import f16
-from mmulator.codegen.values import Value, constant
+from mmulator.base.codegen.ops import (
+    absolute,
+    bitcast,
+    ceil,
+    floor,
+    is_nan,
+    round_even,
+    select,
+    shuffle,
+    to_int_saturating,
+    trunc,
+)
+from mmulator.base.codegen.rounding import STRICT, directed
+from mmulator.base.codegen.types import f16
+from mmulator.base.codegen.values import Value, constant
 from mmulator.compiler.emit.block import shaped
 from mmulator.compiler.lowering import minifloat
 from mmulator.compiler.lowering.binding import lanewise

@@ -1,22 +1,22 @@
 """cp.async (PTX ISA 9.1, Data Movement and Conversion Instructions: Asynchronous copy)."""
 
-from mmulator.codegen.ops import bits_mask, mask_bits, select
-from mmulator.codegen.types import u32, u64
-from mmulator.codegen.values import constant
+from mmulator.base.codegen.ops import bits_mask, mask_bits, select
+from mmulator.base.codegen.types import u32, u64
+from mmulator.base.codegen.values import constant
+from mmulator.base.errors import must_be
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.screened import lost
-from mmulator.errors import must_be
 from mmulator.isa.types import type_bits
-from mmulator.native.asynchrony import copies, pending
-from mmulator.native.hooks import events
-from mmulator.native.hooks.blocks import group_closed
-from mmulator.native.hooks.moves import lanes_moved
-from mmulator.native.hooks.operands import WrongOperand, operand_refused
-from mmulator.native.memory import rows
-from mmulator.native.state import COPIES
 from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Reg
+from mmulator.runtime.native.asynchrony import copies, pending
+from mmulator.runtime.native.hooks import events
+from mmulator.runtime.native.hooks.blocks import group_closed
+from mmulator.runtime.native.hooks.moves import lanes_moved
+from mmulator.runtime.native.hooks.operands import WrongOperand, operand_refused
+from mmulator.runtime.native.memory import rows
+from mmulator.runtime.native.state import COPIES
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 

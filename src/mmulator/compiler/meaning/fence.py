@@ -1,12 +1,12 @@
 """membar and fence (PTX ISA 9.1, Parallel Synchronization and Communication Instructions)."""
 
-from mmulator.codegen.ops import null
-from mmulator.codegen.types import u64
+from mmulator.base.codegen.ops import null
+from mmulator.base.codegen.types import u64
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
-from mmulator.native.hooks.events import SPACE_CLUSTER, SPACE_CTA, SPACE_GLOBAL, Fence, fenced, order_of
-from mmulator.native.memory.sums import settle_of
 from mmulator.ptx.tree import Address, Instruction
+from mmulator.runtime.native.hooks.events import SPACE_CLUSTER, SPACE_CTA, SPACE_GLOBAL, Fence, fenced, order_of
+from mmulator.runtime.native.memory.sums import settle_of
 
 _SPACES = {"": 0, "global": SPACE_GLOBAL, "shared::cta": SPACE_CTA, "shared::cluster": SPACE_CLUSTER}
 

@@ -6,9 +6,9 @@ Arithmetic never contracts; `.rn` is the CPU's own operation. Results that are N
 from collections.abc import Callable
 from typing import Any
 
-from mmulator.codegen.ops import absolute, bitcast, fma, is_nan, select, sqrt
-from mmulator.codegen.rounding import STRICT, directed
-from mmulator.codegen.values import Value, constant
+from mmulator.base.codegen.ops import absolute, bitcast, fma, is_nan, select, sqrt
+from mmulator.base.codegen.rounding import STRICT, directed
+from mmulator.base.codegen.values import Value, constant
 from mmulator.compiler.lowering.approximate import approximate
 from mmulator.compiler.lowering.binding import lanewise
 from mmulator.compiler.lowering.floatbits import FORMATS, FloatFormat, bits_of, canonical, flushed, loose, nan32, saturate

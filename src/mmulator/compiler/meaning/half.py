@@ -4,10 +4,10 @@ Every operation is rounded once. In .f32 the sum of two .f16 or .bf16, and the p
 the exact result; other operations use .f64, or are first rounded to odd.
 """
 
-from mmulator.codegen.ops import absolute, bitcast, maximum, minimum, select
-from mmulator.codegen.rounding import has_own_rounding, odd_fma
-from mmulator.codegen.types import Ty, f64
-from mmulator.codegen.values import Value, constant
+from mmulator.base.codegen.ops import absolute, bitcast, maximum, minimum, select
+from mmulator.base.codegen.rounding import has_own_rounding, odd_fma
+from mmulator.base.codegen.types import Ty, f64
+from mmulator.base.codegen.values import Value, constant
 from mmulator.compiler.lowering.approximate import approximate
 from mmulator.compiler.lowering.binding import lanewise
 from mmulator.compiler.lowering.floatbits import (

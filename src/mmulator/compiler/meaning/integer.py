@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from mmulator.codegen.ops import (
+from mmulator.base.codegen.ops import (
     absolute,
     add_saturating,
     bit_reverse,
@@ -15,8 +15,8 @@ from mmulator.codegen.ops import (
     select,
     sub_saturating,
 )
-from mmulator.codegen.types import Ty, i8, i16, i128, u8, u16, u128
-from mmulator.codegen.values import Value, constant
+from mmulator.base.codegen.types import Ty, i8, i16, i128, u8, u16, u128
+from mmulator.base.codegen.values import Value, constant
 from mmulator.compiler.emit.block import known
 from mmulator.compiler.lowering.binding import lanewise
 from mmulator.compiler.lowering.scope import (

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from mmulator.codegen.ops import funnel_left, funnel_right, minimum, select
-from mmulator.codegen.types import Ty
-from mmulator.codegen.values import Builder, Value, constant
+from mmulator.base.codegen.ops import funnel_left, funnel_right, minimum, select
+from mmulator.base.codegen.types import Ty
+from mmulator.base.codegen.values import Builder, Value, constant
 from mmulator.compiler.emit.block import known
 from mmulator.compiler.lowering.binding import lanewise
 from mmulator.compiler.lowering.scope import Mods, Result, Scope, of_integers, to

@@ -1,20 +1,20 @@
 """ldmatrix, stmatrix and movmatrix (PTX ISA 9.1, Warp Level Matrix Multiply-Accumulate Instructions)."""
 
-from mmulator.codegen.lang import Native
-from mmulator.codegen.types import u8, u32
-from mmulator.codegen.values import constant
+from mmulator.base.codegen.lang import Native
+from mmulator.base.codegen.types import u8, u32
+from mmulator.base.codegen.values import constant
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering import definedness
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.operands import address_of, elements, registers, results, state_space
-from mmulator.layouts.operands import row_bytes
-from mmulator.native.hooks.events import lanes_stored
-from mmulator.native.hooks.operands import operand_refused
-from mmulator.native.matrix import matrix_move as rt
-from mmulator.native.state import FULL
+from mmulator.matrix.layouts.operands import row_bytes
+from mmulator.matrix.twin.moves import movmatrix_function
 from mmulator.ptx.tree import Instruction
-from mmulator.twin.moves import movmatrix_function
+from mmulator.runtime.native.hooks.events import lanes_stored
+from mmulator.runtime.native.hooks.operands import operand_refused
+from mmulator.runtime.native.matrix import matrix_move as rt
+from mmulator.runtime.native.state import FULL
 
 U32 = u32.vec(LANES)
 

@@ -1,22 +1,22 @@
 """mbarrier objects (PTX ISA 9.1, Parallel Synchronization and Communication Instructions: mbarrier)."""
 
-from mmulator.codegen.ops import bits_mask, mask_bits
-from mmulator.codegen.types import ptr, u32, u64
-from mmulator.codegen.values import Value, constant
+from mmulator.base.codegen.ops import bits_mask, mask_bits
+from mmulator.base.codegen.types import ptr, u32, u64
+from mmulator.base.codegen.values import Value, constant
+from mmulator.base.errors import must_be
 from mmulator.compiler.emit.block import LANES, vector_type
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import lanewise, means
 from mmulator.compiler.lowering.operands import pair, space_of, write_result
 from mmulator.compiler.lowering.scope import Mods, Result, Scope
-from mmulator.errors import must_be
-from mmulator.native.asynchrony import copies
-from mmulator.native.asynchrony import mbarrier as rt
-from mmulator.native.asynchrony.mbarrier import Does
-from mmulator.native.hooks.events import BOTH, READ, SAID, WRITE, Order, Proxy, by, mbarrier_order, order_of
-from mmulator.native.memory.windows import SPACES, translate_to_shared
-from mmulator.native.state import COPIES
-from mmulator.numerics.mbarrier import COUNT, PENDING
+from mmulator.matrix.numerics.mbarrier import COUNT, PENDING
 from mmulator.ptx.tree import Address, Instruction, Operand, Reg
+from mmulator.runtime.native.asynchrony import copies
+from mmulator.runtime.native.asynchrony import mbarrier as rt
+from mmulator.runtime.native.asynchrony.mbarrier import Does
+from mmulator.runtime.native.hooks.events import BOTH, READ, SAID, WRITE, Order, Proxy, by, mbarrier_order, order_of
+from mmulator.runtime.native.memory.windows import SPACES, translate_to_shared
+from mmulator.runtime.native.state import COPIES
 
 U32, U64, POINTERS = u32.vec(LANES), u64.vec(LANES), ptr.vec(LANES)
 # Since this chip the lanes of one instruction arrive at an mbarrier as one number, which must not exceed what is pending: an H200

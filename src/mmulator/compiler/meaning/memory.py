@@ -4,25 +4,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from mmulator.codegen.ops import cast_ptr, keep_order
-from mmulator.codegen.types import Ty, u8, u16, u32, u64, u128
-from mmulator.codegen.values import Value, constant
+from mmulator.base.codegen.ops import cast_ptr, keep_order
+from mmulator.base.codegen.types import Ty, u8, u16, u32, u64, u128
+from mmulator.base.codegen.values import Value, constant
+from mmulator.base.errors import must_be
 from mmulator.compiler.emit.block import LANES, shaped, vector_type
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.operands import elements, space_of, write_result
-from mmulator.errors import must_be
 from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import type_bits
-from mmulator.native.hooks import events
-from mmulator.native.hooks.events import order_of
-from mmulator.native.memory import memory as rt
-from mmulator.native.memory import straight, uniform, windows
-from mmulator.native.memory.sums import settle_of
-from mmulator.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
-from mmulator.program.uniform import is_plain_load, neighbours
-from mmulator.program.uniform import runs as uniform_runs
+from mmulator.ptx.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.ptx.program.uniform import is_plain_load, neighbours
+from mmulator.ptx.program.uniform import runs as uniform_runs
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, Symbol
+from mmulator.runtime.native.hooks import events
+from mmulator.runtime.native.hooks.events import order_of
+from mmulator.runtime.native.memory import memory as rt
+from mmulator.runtime.native.memory import straight, uniform, windows
+from mmulator.runtime.native.memory.sums import settle_of
 
 U64 = u64.vec(LANES)
 _ELEMENT: dict[int, Ty] = {1: u8, 2: u16, 4: u32, 8: u64}

@@ -1,16 +1,16 @@
 """Miscellaneous Instructions (PTX ISA 9.1)."""
 
-from mmulator.codegen.ops import trailing_zeros
-from mmulator.codegen.types import u64
+from mmulator.base.codegen.ops import trailing_zeros
+from mmulator.base.codegen.types import u64
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.convergence import converge
-from mmulator.native.asynchrony.waiting import fall_asleep
-from mmulator.native.hooks.faults import fault
-from mmulator.native.state import BlockExit, FaultKind
-from mmulator.native.threads import resources as rt
-from mmulator.program.counts import count_of
+from mmulator.ptx.program.counts import count_of
 from mmulator.ptx.tree import Instruction
+from mmulator.runtime.native.asynchrony.waiting import fall_asleep
+from mmulator.runtime.native.hooks.faults import fault
+from mmulator.runtime.native.state import BlockExit, FaultKind
+from mmulator.runtime.native.threads import resources as rt
 
 
 @means("setmaxnreg")

@@ -1,11 +1,11 @@
 """mma and wmma.mma, which share one function (PTX ISA 9.1, Warp Level Matrix Multiply-Accumulate Instructions).
 
-Fragments come from layouts/, arithmetic from the numerics twin.
+Fragments come from matrix/layouts/, arithmetic from the numerics twin.
 """
 
-from mmulator.codegen.ops import cast_ptr, null, trailing_zeros
-from mmulator.codegen.types import u8, u32
-from mmulator.codegen.values import Value, constant, extract
+from mmulator.base.codegen.ops import cast_ptr, null, trailing_zeros
+from mmulator.base.codegen.types import u8, u32
+from mmulator.base.codegen.values import Value, constant, extract
 from mmulator.compiler.emit.block import storage_type
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
@@ -13,15 +13,15 @@ from mmulator.compiler.lowering.operands import elements, given, registers, resu
 from mmulator.compiler.lowering.operands import metadata as metadata_of
 from mmulator.compiler.lowering.products import join
 from mmulator.isa.form import Form
-from mmulator.layouts.operands import fragment
-from mmulator.layouts.scales import BYTE_IDS, THREADS
-from mmulator.layouts.sparse.metadata import selectors
-from mmulator.native.hooks.faults import fault
-from mmulator.native.hooks.operands import UniformOperand as Shared
-from mmulator.native.state import Cta, FaultKind
+from mmulator.matrix.layouts.operands import fragment
+from mmulator.matrix.layouts.scales import BYTE_IDS, THREADS
+from mmulator.matrix.layouts.sparse.metadata import selectors
+from mmulator.matrix.twin.places import product_for, scale_step
+from mmulator.matrix.twin.product import ProductTable
 from mmulator.ptx.tree import Immediate, Instruction, Operand
-from mmulator.twin.places import product_for, scale_step
-from mmulator.twin.product import ProductTable
+from mmulator.runtime.native.hooks.faults import fault
+from mmulator.runtime.native.hooks.operands import UniformOperand as Shared
+from mmulator.runtime.native.state import Cta, FaultKind
 
 
 @means("mma")

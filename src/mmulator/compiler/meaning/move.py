@@ -1,18 +1,18 @@
 """mov, prmt, and conversions of addresses (PTX ISA 9.1, Data Movement and Conversion Instructions)."""
 
-from mmulator.codegen.ops import bitcast, cast_ptr, select, shuffle
-from mmulator.codegen.types import u8, u32, u64
-from mmulator.codegen.values import Value, constant
+from mmulator.base.codegen.ops import bitcast, cast_ptr, select, shuffle
+from mmulator.base.codegen.types import u8, u32, u64
+from mmulator.base.codegen.values import Value, constant
+from mmulator.base.errors import must_be
 from mmulator.compiler.emit.block import LANES, known, storage_type
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import lanewise, means
 from mmulator.compiler.lowering.operands import elements, space_of, write_result
 from mmulator.compiler.lowering.scope import Mods, Result, Scope, outline
-from mmulator.errors import must_be
 from mmulator.isa.types import type_bits
-from mmulator.native.state import Cta
-from mmulator.program.addresses import RANK_SHIFT, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.ptx.program.addresses import RANK_SHIFT, SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Instruction, Operand, SpecialRegister, VectorOperand
+from mmulator.runtime.native.state import Cta
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 

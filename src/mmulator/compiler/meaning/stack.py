@@ -1,13 +1,13 @@
 """alloca, stacksave and stackrestore (PTX ISA 9.1, Stack Manipulation Instructions)."""
 
-from mmulator.codegen.types import u32, u64
-from mmulator.codegen.values import constant
+from mmulator.base.codegen.types import u32, u64
+from mmulator.base.codegen.values import constant
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.operands import write_result
-from mmulator.native.threads import resources as rt
 from mmulator.ptx.tree import Immediate, Instruction
+from mmulator.runtime.native.threads import resources as rt
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 LEAST_ALIGNMENT = 8

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from mmulator.codegen.ops import cast_ptr, mask_bits, maximum, minimum, trailing_zeros
-from mmulator.codegen.types import ptr, u32, u64
-from mmulator.codegen.values import Value, constant
+from mmulator.base.codegen.ops import cast_ptr, mask_bits, maximum, minimum, trailing_zeros
+from mmulator.base.codegen.types import ptr, u32, u64
+from mmulator.base.codegen.values import Value, constant
+from mmulator.base.errors import must_be
 from mmulator.compiler.emit.block import LANES, vector_type
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import Lanes, means
@@ -12,17 +13,16 @@ from mmulator.compiler.lowering.convergence import converge
 from mmulator.compiler.lowering.operands import address_of, elements, given, registers, results, table_pointer, write_result
 from mmulator.compiler.lowering.scope import Mods
 from mmulator.compiler.meaning.float import extremum32
-from mmulator.errors import must_be
 from mmulator.isa.types import type_bits
-from mmulator.layouts.instruction_descriptor import Variant
-from mmulator.layouts.tensor_memory import MOVES, columns_of
-from mmulator.native.hooks.operands import UniformOperand, matrix_described
-from mmulator.native.hooks.tensor import TensorStep, tensor_ordered
-from mmulator.native.matrix import tensor_core as core
-from mmulator.native.matrix import tensor_memory as rt
-from mmulator.native.matrix.tensor_state import PADDING, TENSOR_SCRATCH
-from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
+from mmulator.matrix.layouts.instruction_descriptor import Variant
+from mmulator.matrix.layouts.tensor_memory import MOVES, columns_of
+from mmulator.ptx.program.addresses import SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, VectorOperand
+from mmulator.runtime.native.hooks.operands import UniformOperand, matrix_described
+from mmulator.runtime.native.hooks.tensor import TensorStep, tensor_ordered
+from mmulator.runtime.native.matrix import tensor_core as core
+from mmulator.runtime.native.matrix import tensor_memory as rt
+from mmulator.runtime.native.matrix.tensor_state import PADDING, TENSOR_SCRATCH
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 _SHARED = SLOT_SHARED << SLOT_SHIFT

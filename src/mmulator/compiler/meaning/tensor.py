@@ -1,16 +1,16 @@
 """Copies of tensors (PTX ISA 9.1, Data Movement and Conversion Instructions: Tensor copy)."""
 
-from mmulator.codegen.types import u32
-from mmulator.codegen.values import Value, constant
+from mmulator.base.codegen.types import u32
+from mmulator.base.codegen.values import Value, constant
+from mmulator.base.errors import must_be
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.operands import elements
-from mmulator.errors import must_be
-from mmulator.native.asynchrony import tensor as rt
-from mmulator.native.asynchrony.maps import MODES, RANKS, Mode
-from mmulator.native.state import TransferKind
 from mmulator.ptx.tree import Address, Instruction, Operand
+from mmulator.runtime.native.asynchrony import tensor as rt
+from mmulator.runtime.native.asynchrony.maps import MODES, RANKS, Mode
+from mmulator.runtime.native.state import TransferKind
 
 U32 = u32.vec(LANES)
 ANY_TYPE = (1 << 32) - 1

@@ -1,14 +1,14 @@
 """Tensor maps made by a kernel (PTX ISA 9.1: tensormap.replace, tensormap.cp_fenceproxy)."""
 
-from mmulator.codegen.types import u32, u64
-from mmulator.codegen.values import constant
+from mmulator.base.codegen.types import u32, u64
+from mmulator.base.codegen.values import constant
+from mmulator.base.errors import must_be
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.meaning.memory import place_of
-from mmulator.errors import must_be
-from mmulator.native.asynchrony import maps as rt
 from mmulator.ptx.tree import Address, Immediate, Instruction
+from mmulator.runtime.native.asynchrony import maps as rt
 
 U32, U64 = u32.vec(LANES), u64.vec(LANES)
 

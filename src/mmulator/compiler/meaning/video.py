@@ -6,9 +6,9 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from mmulator.codegen.ops import absolute, maximum, minimum, select
-from mmulator.codegen.types import Ty
-from mmulator.codegen.values import Value, constant
+from mmulator.base.codegen.ops import absolute, maximum, minimum, select
+from mmulator.base.codegen.types import Ty
+from mmulator.base.codegen.values import Value, constant
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import Lanes, means
 from mmulator.compiler.lowering.operands import write_result

@@ -1,19 +1,19 @@
 """Warp-level instructions: shfl, vote, match, redux, elect, activemask (PTX ISA 9.1)."""
 
-from mmulator.codegen.ops import bits_mask, iota, mask_bits, select, shuffle, trailing_zeros
-from mmulator.codegen.types import i32, u32, u64
-from mmulator.codegen.values import constant, extract, splat
+from mmulator.base.codegen.ops import bits_mask, iota, mask_bits, select, shuffle, trailing_zeros
+from mmulator.base.codegen.types import i32, u32, u64
+from mmulator.base.codegen.values import constant, extract, splat
+from mmulator.base.errors import InternalError
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.floatbits import FORMATS, is_nan_bits, ordered_key
 from mmulator.compiler.lowering.operands import pair, write_result
-from mmulator.errors import InternalError
 from mmulator.isa.types import type_bits
-from mmulator.native.hooks.events import warp_met
-from mmulator.native.threads import warp as rt
-from mmulator.program.uniform import takes_one_lane
+from mmulator.ptx.program.uniform import takes_one_lane
 from mmulator.ptx.tree import Immediate, Instruction
+from mmulator.runtime.native.hooks.events import warp_met
+from mmulator.runtime.native.threads import warp as rt
 
 U32, I32 = u32.vec(LANES), i32.vec(LANES)
 

@@ -5,10 +5,10 @@ from itertools import accumulate
 
 import numpy as np
 
-from mmulator.codegen.ops import mask_bits, null, trailing_zeros
-from mmulator.codegen.types import u32, u64
-from mmulator.codegen.values import Value, constant, extract
-from mmulator.compiler.compiled import MatrixTables
+from mmulator.base.codegen.ops import mask_bits, null, trailing_zeros
+from mmulator.base.codegen.types import u32, u64
+from mmulator.base.codegen.values import Value, constant, extract
+from mmulator.base.errors import must_be
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering import definedness
@@ -16,23 +16,23 @@ from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.convergence import converge
 from mmulator.compiler.lowering.operands import elements, given, keep, registers, selector_of, table_pointer
 from mmulator.compiler.lowering.operands import metadata as metadata_of
-from mmulator.errors import must_be
 from mmulator.isa.effects import Queue, Step
 from mmulator.isa.form import Form
-from mmulator.native.asynchrony import pending
-from mmulator.native.hooks.events import wgmma_committed, wgmma_fenced
-from mmulator.native.hooks.operands import UniformOperand as Shared
-from mmulator.native.hooks.operands import matrix_described
-from mmulator.native.matrix import wgmma as wg
-from mmulator.native.matrix.wgmma_operands import WARPS
-from mmulator.native.state import WGMMA, WgmmaTable
-from mmulator.program.blocks import is_wgmma_issue
-from mmulator.program.frames import pinned_registers
-from mmulator.program.inline_assembly import computes
-from mmulator.program.uses import uses_and_defs
+from mmulator.matrix.twin.places import index_table
+from mmulator.matrix.twin.twin import twin_of
+from mmulator.ptx.program.blocks import is_wgmma_issue
+from mmulator.ptx.program.frames import pinned_registers
+from mmulator.ptx.program.inline_assembly import computes
+from mmulator.ptx.program.uses import uses_and_defs
 from mmulator.ptx.tree import Immediate, Instruction, Operand, Reg, VectorOperand
-from mmulator.twin.places import index_table
-from mmulator.twin.twin import twin_of
+from mmulator.runtime.compiled import MatrixTables
+from mmulator.runtime.native.asynchrony import pending
+from mmulator.runtime.native.hooks.events import wgmma_committed, wgmma_fenced
+from mmulator.runtime.native.hooks.operands import UniformOperand as Shared
+from mmulator.runtime.native.hooks.operands import matrix_described
+from mmulator.runtime.native.matrix import wgmma as wg
+from mmulator.runtime.native.matrix.wgmma_operands import WARPS
+from mmulator.runtime.native.state import WGMMA, WgmmaTable
 
 U64 = u64.vec(LANES)
 

@@ -3,27 +3,34 @@ Instructions)."""
 
 from typing import Any
 
-from mmulator.codegen.ops import bitcast, trailing_zeros
-from mmulator.codegen.types import i32, i64, u32
-from mmulator.codegen.values import Value, constant, extract
+from mmulator.base.codegen.ops import bitcast, trailing_zeros
+from mmulator.base.codegen.types import i32, i64, u32
+from mmulator.base.codegen.values import Value, constant, extract
+from mmulator.base.errors import must_be
 from mmulator.compiler.emit.block import LANES, storage_type
 from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering import definedness
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.operands import address_of, given, registers, results, state_space, table_pointer
 from mmulator.compiler.meaning.mma import multiply
-from mmulator.errors import must_be
 from mmulator.isa.form import Form
-from mmulator.layouts.operands import fragment
-from mmulator.native.hooks.events import READ, WRITE
-from mmulator.native.hooks.operands import UniformOperand, fragment_placed, fragment_used
-from mmulator.native.memory.locate import locate_function
-from mmulator.native.state import Warp
-from mmulator.program.fragments import Misuse, fragments_of
+from mmulator.matrix.layouts.operands import fragment
+from mmulator.matrix.twin.doors import Door
+from mmulator.matrix.twin.moves import (
+    WmmaTable,
+    default_stride,
+    line_alignment,
+    wmma_load_function,
+    wmma_store_function,
+    wmma_table,
+)
+from mmulator.ptx.program.fragments import Misuse, fragments_of
 from mmulator.ptx.tree import Address, Immediate, Instruction, Reg
 from mmulator.ptx.tree import Operand as Written
-from mmulator.twin.doors import Door
-from mmulator.twin.moves import WmmaTable, default_stride, line_alignment, wmma_load_function, wmma_store_function, wmma_table
+from mmulator.runtime.native.hooks.events import READ, WRITE
+from mmulator.runtime.native.hooks.operands import UniformOperand, fragment_placed, fragment_used
+from mmulator.runtime.native.memory.locate import locate_function
+from mmulator.runtime.native.state import Warp
 
 U32 = u32.vec(LANES)
 MISUSES = tuple(Misuse)

@@ -1,7 +1,8 @@
 """Matrices and vectors in device memory as NumPy's arrays, and products of them.
 
-A product of two f16 or bf16 matrices whose order of sums in the library is known is added up in it (instruction/cublas.py), and
-products of integers are exact. All others are NumPy's, in the library's type of sums: their last bits may be others.
+A product of two f16 or bf16 matrices whose order of sums in the library is known is added up in it
+(matrix/instruction/cublas.py), and products of integers are exact. All others are NumPy's, in the library's type of sums: their
+last bits may be others.
 """
 
 from dataclasses import dataclass
@@ -15,9 +16,9 @@ from mmulator.doors.libcuda import memory
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import state
-from mmulator.driver.findings import note
-from mmulator.instruction.cublas import LibraryProduct, chain, finished, is_chain, rounded
-from mmulator.launch.arena import bytes_at
+from mmulator.host.driver.findings import note
+from mmulator.matrix.instruction.cublas import LibraryProduct, chain, finished, is_chain, rounded
+from mmulator.runtime.launch.arena import bytes_at
 
 NORMAL, CONJUGATED = 0, 2  # cublasOperation_t; 1: transposed
 LOWER, UPPER, FULL = 0, 1, 2  # cublasFillMode_t

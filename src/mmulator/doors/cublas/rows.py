@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from mmulator.base.errors import UnsupportedError
 from mmulator.doors.cublas.names import signature_of
 from mmulator.doors.libcuda import abi
 from mmulator.doors.libcuda.abi import Refused, get_bytes, put_bytes
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import PRIMARY, state
-from mmulator.errors import UnsupportedError
 
 version = [13]  # of CUDA, of the library that the process has loaded last
 # cublasStatus_t

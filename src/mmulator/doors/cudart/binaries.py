@@ -8,12 +8,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mmulator.base.errors import MmulatorError
 from mmulator.doors.cudart.rows import thread
 from mmulator.doors.libcuda import modules
 from mmulator.doors.libcuda.abi import Refused, code_of, put, text
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import CudaKernel, CudaLibrary, state
-from mmulator.errors import MmulatorError
 
 INVALID_FUNCTION, INVALID_SYMBOL = 98, 13  # codes that the runtime has and the driver has not
 UNKNOWN_FUNCTION = 400  # of CUDA 13, for which it might be a handle

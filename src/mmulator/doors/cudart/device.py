@@ -4,6 +4,7 @@ import struct
 from ctypes import c_void_p
 from functools import cache
 
+from mmulator.base.refusals import register
 from mmulator.doors.cudart import rows
 from mmulator.doors.cudart.rows import accepts, answers, api, process, refuses, thread
 from mmulator.doors.libcuda import device as driver
@@ -13,8 +14,7 @@ from mmulator.doors.libcuda.state import check_device, state
 from mmulator.doors.library import lifetime, x86_64
 from mmulator.doors.library.machines import HERE
 from mmulator.doors.nvrtc import resident_nvrtc
-from mmulator.driver.chips import DRIVER_VERSION
-from mmulator.refusals import register
+from mmulator.host.driver.chips import DRIVER_VERSION
 
 # Fields of cudaDeviceProp: name, C type, and the number of CUdevice_attribute that it shows (or several, for an array). Fields
 # without a number are 0 or set by name. CUDA 13 left out what stands in _TWELVE, and has the fields of _THIRTEEN and behind it.

@@ -1,5 +1,6 @@
 """Memory of every kind, copies, fills and hints: the driver API's functions with the runtime's arguments."""
 
+from mmulator.base.errors import LaunchError, UnsupportedError
 from mmulator.doors.cudart.binaries import RuntimeRefused, variable
 from mmulator.doors.cudart.rows import ByteExtent, Pitched, answers, api, thread
 from mmulator.doors.graphs import operations
@@ -9,7 +10,6 @@ from mmulator.doors.libcuda import memory as driver
 from mmulator.doors.libcuda.abi import Refused, get, needed, put, put_int
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import check_device, state
-from mmulator.errors import LaunchError, UnsupportedError
 
 HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT = range(5)  # cudaMemcpyKind
 _ROW = 512  # bytes to which a line of cudaMallocPitch is rounded up

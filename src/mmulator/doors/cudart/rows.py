@@ -23,13 +23,13 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
+from mmulator.base.errors import UnsupportedError
+from mmulator.base.refusals import register
 from mmulator.doors.libcuda import abi
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import PRIMARY, state
 from mmulator.doors.library.lifetime import keep
-from mmulator.errors import UnsupportedError
-from mmulator.refusals import register
 
 SUCCESS, FORKED, NOT_READY = 0, 3, 600
 _VARIADIC = 4  # flag of a code object whose function has `*args`

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from mmulator.driver import Region, current
-from mmulator.errors import LaunchError, UnsupportedError
-from mmulator.launch.regions import kept, room_behind
+from mmulator.base.errors import LaunchError, UnsupportedError
+from mmulator.host.driver import Region, current
+from mmulator.runtime.launch.regions import kept, room_behind
 
 # Functions of elements whose results are exact, or rounded once.
 EXACT = frozenset((

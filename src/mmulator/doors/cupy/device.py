@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmulator.driver import Event as DriverEvent
-from mmulator.driver import Stream as DriverStream
-from mmulator.driver import current
-from mmulator.driver.chips import DRIVER_VERSION
-from mmulator.driver.streams import Finished
-from mmulator.errors import LaunchError
+from mmulator.base.errors import LaunchError
+from mmulator.host.driver import Event as DriverEvent
+from mmulator.host.driver import Stream as DriverStream
+from mmulator.host.driver import current
+from mmulator.host.driver.chips import DRIVER_VERSION
+from mmulator.host.driver.streams import Finished
 
 
 class CupyDevice:

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from mmulator.base.errors import LaunchError, UnsupportedError
+from mmulator.base.lazy import cached_property
 from mmulator.doors.cupy.arrays import MemoryPointer, ndarray, refuse, region
 from mmulator.doors.cupy.device import CupyStream, current_stream
 from mmulator.doors.libcuda.runtime import with_runtime
-from mmulator.driver import Function, LoadedModule, Region, current
-from mmulator.errors import LaunchError, UnsupportedError
-from mmulator.launch.limits import KIB
-from mmulator.lazy import cached_property
+from mmulator.host.driver import Function, LoadedModule, Region, current
+from mmulator.runtime.launch.limits import KIB
 
 OPTIONS = ("--device-as-default-execution-space",)
 

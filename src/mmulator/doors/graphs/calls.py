@@ -3,6 +3,8 @@
 import struct
 from typing import Any
 
+from mmulator.base.errors import LaunchError
+from mmulator.base.files import write
 from mmulator.doors.graphs import model, operations
 from mmulator.doors.graphs.captures import nodes_at
 from mmulator.doors.graphs.model import PLAIN, Child, Executable, Graph, Node, UserObject
@@ -24,8 +26,6 @@ from mmulator.doors.libcuda.abi import (
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.memory import used
 from mmulator.doors.libcuda.state import CudaKernel, EventState, check_device, state
-from mmulator.errors import LaunchError
-from mmulator.files import write
 
 _COOPERATIVE, _CLUSTER = 2, 4  # CUlaunchAttributeID
 _MOST_FLAGS = 16

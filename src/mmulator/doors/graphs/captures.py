@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable
 from itertools import count
 
+from mmulator.base.errors import LaunchError
 from mmulator.doors.graphs import operations
 from mmulator.doors.graphs.model import PLAIN, Graph, Node
 from mmulator.doors.libcuda.abi import Refused, answers, api, edged, get, get_bytes, put, put_int, shared, watching, without
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import EventState, StreamState, state
-from mmulator.errors import LaunchError
 
 GLOBAL, THREAD_LOCAL, RELAXED = range(3)  # CUstreamCaptureMode
 NONE, ACTIVE, INVALIDATED = range(3)  # CUstreamCaptureStatus

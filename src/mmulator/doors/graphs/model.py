@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from mmulator.base.errors import LaunchError, UnsupportedError
 from mmulator.doors.graphs.operations import (
     Allocate,
     CopyWork,
@@ -27,7 +28,6 @@ from mmulator.doors.libcuda import memory
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import state
-from mmulator.errors import LaunchError, UnsupportedError
 
 PLAIN = bytes(8)  # CUgraphEdgeData of a dependency on all of a node
 AUTO_FREE, DEVICE_LAUNCH = 1, 4  # CUgraphInstantiate_flags

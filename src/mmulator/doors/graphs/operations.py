@@ -6,11 +6,11 @@ MADE makes an operation from the name under which a captured function records it
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from mmulator.base.errors import UnsupportedError
 from mmulator.doors.libcuda import launches, memory
 from mmulator.doors.libcuda.abi import api, get
 from mmulator.doors.libcuda.memory import DEVICE, HOST, on_stream
-from mmulator.driver import Allocation
-from mmulator.errors import UnsupportedError
+from mmulator.host.driver import Allocation
 
 UNIFIED = 4  # CUmemorytype: the address says whose memory it is
 Extent = tuple[int, int, int]

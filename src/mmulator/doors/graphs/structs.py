@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from mmulator.base.errors import LaunchError
 from mmulator.doors.graphs import operations
 from mmulator.doors.graphs.calls import add, change, child_of, event_at, node_at, of_kind
 from mmulator.doors.graphs.model import Node
@@ -26,7 +27,6 @@ from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.launches import parameters
 from mmulator.doors.libcuda.memory import HOST
 from mmulator.doors.libcuda.state import CudaKernel, state
-from mmulator.errors import LaunchError
 
 Register = Callable[[str, str], Callable[[Callable[..., Any]], Callable[..., Any]]]  # a decorator by name and signature
 

@@ -18,11 +18,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
-from mmulator.doors.libcuda import caller
-from mmulator.doors.libcuda.codes import CODES, FAULTS, Code
-from mmulator.doors.library import lifetime
-from mmulator.driver.findings import launched
-from mmulator.errors import (
+from mmulator.base.errors import (
     ExecutionFault,
     InvalidInstructionError,
     LaunchError,
@@ -31,7 +27,11 @@ from mmulator.errors import (
     PtxSyntaxError,
     UnsupportedError,
 )  # fmt: skip
-from mmulator.refusals import register
+from mmulator.base.refusals import register
+from mmulator.doors.libcuda import caller
+from mmulator.doors.libcuda.codes import CODES, FAULTS, Code
+from mmulator.doors.library import lifetime
+from mmulator.host.driver.findings import launched
 
 _C = {"p": ctypes.c_uint64, "q": ctypes.c_uint64, "u": ctypes.c_uint32, "i": ctypes.c_int32}
 _CODE_OF: tuple[tuple[type[BaseException], Code], ...] = (

@@ -5,6 +5,7 @@ import struct
 from dataclasses import dataclass
 from math import prod
 
+from mmulator.base.errors import LaunchError
 from mmulator.doors.libcuda.abi import Refused, answers, get, unsupported
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.modules import (
@@ -15,8 +16,7 @@ from mmulator.doors.libcuda.modules import (
     required_cluster,
 )
 from mmulator.doors.libcuda.state import CudaKernel, state
-from mmulator.errors import LaunchError
-from mmulator.launch.limits import MAX_CLUSTER, PORTABLE_CLUSTER, cluster_shape
+from mmulator.runtime.launch.limits import MAX_CLUSTER, PORTABLE_CLUSTER, cluster_shape
 
 Extent = tuple[int, int, int]
 _COOPERATIVE, _CLUSTER = 2, 4  # CUlaunchAttributeID

@@ -6,9 +6,9 @@ from mmulator.doors.libcuda.abi import Refused, accepts, answers, api, c_string,
 from mmulator.doors.libcuda.codes import CODES, Code, texts
 from mmulator.doors.libcuda.state import POOL, PRIMARY, CudaContext, check_device, state
 from mmulator.doors.library import lifetime
-from mmulator.driver.chips import DRIVER_VERSION
-from mmulator.launch import printing
-from mmulator.launch.limits import KIB, MAX_LOCAL
+from mmulator.host.driver.chips import DRIVER_VERSION
+from mmulator.runtime.launch import printing
+from mmulator.runtime.launch.limits import KIB, MAX_LOCAL
 
 ATTRIBUTES = range(1, 148)  # numbers of CUdevice_attribute that the driver of CUDA 13.0 knows
 

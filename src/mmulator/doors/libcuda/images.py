@@ -7,14 +7,14 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from mmulator.base.errors import MmulatorError, UnsupportedError
 from mmulator.doors.libcuda import caller
 from mmulator.doors.libcuda.abi import Refused, get, get_bytes, text
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import state
-from mmulator.errors import MmulatorError, UnsupportedError
-from mmulator.toolkit import fatbin
-from mmulator.toolkit.cubin import ELF, MARK, elf_size, number_of
-from mmulator.toolkit.joining import join
+from mmulator.ptx.toolkit import fatbin
+from mmulator.ptx.toolkit.cubin import ELF, MARK, elf_size, number_of
+from mmulator.ptx.toolkit.joining import join
 
 elsewhere: list[Callable[[bytes], str | None]] = []  # of compilers that keep PTX apart: the PTX of a cubin
 _LINKED = 2  # version of a wrapper with a list of what was linked

@@ -4,17 +4,17 @@ import ctypes
 import struct
 from collections.abc import Callable
 
+from mmulator.base.errors import LaunchError
 from mmulator.doors.libcuda.abi import Refused, accepts, answers, api, get, get_bytes, needed, put, put_bytes
 from mmulator.doors.libcuda.clusters import checked, configuration
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.modules import blocks_per_multiprocessor
 from mmulator.doors.libcuda.runtime import BARRIER
 from mmulator.doors.libcuda.state import PRIMARY, CudaKernel, EventState, StreamState, state
-from mmulator.driver import Event
-from mmulator.driver.memory import lent_memory, named_arrays
-from mmulator.errors import LaunchError
-from mmulator.launch.limits import MAX_BLOCK, MAX_GRID, check_shared, dimensions
-from mmulator.launch.shape import LaunchShape
+from mmulator.host.driver import Event
+from mmulator.host.driver.memory import lent_memory, named_arrays
+from mmulator.runtime.launch.limits import MAX_BLOCK, MAX_GRID, check_shared, dimensions
+from mmulator.runtime.launch.shape import LaunchShape
 
 Extent = tuple[int, int, int]
 MOST_SHAPES = 256  # of launches of a kernel that are remembered

@@ -12,6 +12,8 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+from mmulator.base.errors import UnsupportedError
+from mmulator.base.refusals import register
 from mmulator.doors.graphs import calls, captures, operations, structs
 from mmulator.doors.libcuda import abi, clusters, device, hints, launches, memory, modules, tensormaps, virtual
 from mmulator.doors.libcuda.abi import (
@@ -32,8 +34,6 @@ from mmulator.doors.library import callers, lifetime
 from mmulator.doors.library.elf import COUNT, ENDED, ENTRIES_OF_RING, ENTRY, RING, STATE, TABLE, Exports, library
 from mmulator.doors.library.loaded import resident
 from mmulator.doors.library.machines import HERE
-from mmulator.errors import UnsupportedError
-from mmulator.refusals import register
 
 SONAME = "libcuda.so.1"
 CHAPTERS = (

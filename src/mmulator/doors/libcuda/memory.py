@@ -10,16 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
+from mmulator.base.errors import LaunchError
 from mmulator.doors.libcuda.abi import Refused, accepts, answers, api, get, get_bytes, needed, put
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.device import current_context
 from mmulator.doors.libcuda.state import POOL, PRIMARY, check_device, state
-from mmulator.driver import Allocation
-from mmulator.driver.findings import caller
-from mmulator.driver.memory import LARGE
-from mmulator.errors import LaunchError
-from mmulator.launch.arena import bytes_at
-from mmulator.launch.limits import host_memory
+from mmulator.host.driver import Allocation
+from mmulator.host.driver.findings import caller
+from mmulator.host.driver.memory import LARGE
+from mmulator.runtime.launch.arena import bytes_at
+from mmulator.runtime.launch.limits import host_memory
 
 HOST, DEVICE = 1, 2  # CUmemorytype
 DEVICE_KIND, PINNED, REGISTERED, MANAGED = "device memory", "pinned memory", "registered memory", "managed memory"

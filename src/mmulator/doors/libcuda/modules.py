@@ -6,16 +6,16 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from mmulator.base.errors import LaunchError
 from mmulator.doors.libcuda.abi import Refused, accepts, answers, api, c_string, get, put, put_int, text, unsupported
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.images import ptx_at
 from mmulator.doors.libcuda.runtime import with_runtime
 from mmulator.doors.libcuda.state import CudaKernel, CudaLibrary, state
-from mmulator.driver.cubin import CubinResources, resources
-from mmulator.errors import LaunchError
-from mmulator.launch.limits import KIB, MAX_THREADS, MULTIPROCESSOR, held_by, reserved
+from mmulator.host.driver.cubin import CubinResources, resources
 from mmulator.ptx.directives import clusters
-from mmulator.toolkit.joining import join
+from mmulator.ptx.toolkit.joining import join
+from mmulator.runtime.launch.limits import KIB, MAX_THREADS, MULTIPROCESSOR, held_by, reserved
 
 STATIC_SHARED = 48 * KIB  # bytes of a block, unless its kernel opts in to more
 

@@ -4,7 +4,7 @@ grid, malloc and free.
 
 import re
 
-from mmulator.toolkit.joining import join
+from mmulator.ptx.toolkit.joining import join
 
 BARRIER = "__mmulator_grid_barrier"  # two words: blocks that arrived, and barriers that are over
 

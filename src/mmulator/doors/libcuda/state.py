@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
-from mmulator.driver import Driver, Event, Function, LoadedModule, Stream, current
-from mmulator.driver.cubin import CubinResources
-from mmulator.launch.shape import LaunchShape
+from mmulator.host.driver import Driver, Event, Function, LoadedModule, Stream, current
+from mmulator.host.driver.cubin import CubinResources
+from mmulator.runtime.launch.shape import LaunchShape
 
 T = TypeVar("T")
 LEGACY, PER_THREAD = 1, 2  # handles of the default stream, besides 0

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from mmulator.base.errors import LaunchError, OperandError
 from mmulator.doors.libcuda.abi import Refused, api, get_bytes, put_bytes
 from mmulator.doors.libcuda.codes import Code
-from mmulator.errors import LaunchError, OperandError
-from mmulator.layouts.tensormap import Encoded
-from mmulator.layouts.tensormap.fields import BYTES, GLOBAL_ADDRESS, MOST_RANK, WORDS
-from mmulator.layouts.tensormap.modes import BY_DRIVER as SWIZZLES
-from mmulator.layouts.tensormap.modes import FILLS, INTERLEAVES, PROMOTIONS
-from mmulator.layouts.tensormap.rules import check
-from mmulator.layouts.tensormap.types import BY_DRIVER
+from mmulator.matrix.layouts.tensormap import Encoded
+from mmulator.matrix.layouts.tensormap.fields import BYTES, GLOBAL_ADDRESS, MOST_RANK, WORDS
+from mmulator.matrix.layouts.tensormap.modes import BY_DRIVER as SWIZZLES
+from mmulator.matrix.layouts.tensormap.modes import FILLS, INTERLEAVES, PROMOTIONS
+from mmulator.matrix.layouts.tensormap.rules import check
+from mmulator.matrix.layouts.tensormap.types import BY_DRIVER
 
 T = TypeVar("T")
 _BY_INTERLEAVE = {number: name for name, number in INTERLEAVES.items()}

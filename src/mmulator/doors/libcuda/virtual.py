@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
+from mmulator.base.errors import LaunchError
 from mmulator.doors.libcuda import memory
 from mmulator.doors.libcuda.abi import Refused, api, get_bytes, put, put_bytes, unsupported
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import check_device, state
-from mmulator.driver import Allocation
-from mmulator.driver.memory import LARGE, POISON
-from mmulator.errors import LaunchError
-from mmulator.launch.arena import lay, release, reserve
+from mmulator.host.driver import Allocation
+from mmulator.host.driver.memory import LARGE, POISON
+from mmulator.runtime.launch.arena import lay, release, reserve
 
 GRANULARITY = 2 << 20  # bytes, as NVIDIA's chips have it
 PAGE = 4096

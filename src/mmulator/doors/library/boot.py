@@ -4,13 +4,13 @@ import struct
 from functools import cache
 from typing import Any
 
-from mmulator.codegen.engine import llvm_version
-from mmulator.codegen.lang import native
-from mmulator.codegen.ops import address, cast_ptr, compare_exchange, keep_order
-from mmulator.codegen.types import Struct, i32, ptr, ptr_to, u8, u32, u64, void
-from mmulator.codegen.values import Builder, Value, as_value, constant, module_text
+from mmulator.base.codegen.engine import llvm_version
+from mmulator.base.codegen.lang import native
+from mmulator.base.codegen.ops import address, cast_ptr, compare_exchange, keep_order
+from mmulator.base.codegen.types import Struct, i32, ptr, ptr_to, u8, u32, u64, void
+from mmulator.base.codegen.values import Builder, Value, as_value, constant, module_text
+from mmulator.base.errors import InternalError
 from mmulator.doors.library.machines import MARKS
-from mmulator.errors import InternalError
 
 UNSAID = dict.fromkeys(MARKS, "")
 NEW, STARTING, READY, FAILED = range(4)

@@ -9,8 +9,8 @@ from functools import cache, partial
 from itertools import dropwhile
 from pathlib import Path
 
-from mmulator.demangle import demangle
-from mmulator.names import shorter
+from mmulator.base.demangle import demangle
+from mmulator.base.names import shorter
 
 _DEEPEST = 128  # frames, most of them Python's
 _NAME = 160  # characters of a function's name

@@ -18,12 +18,12 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from mmulator.codegen.sources import PACKAGE, fingerprint
-from mmulator.codegen.store import store
+from mmulator.base.codegen.sources import PACKAGE, fingerprint
+from mmulator.base.codegen.store import store
+from mmulator.base.errors import UnsupportedError
+from mmulator.base.files import write
 from mmulator.doors.library.loaded import BLAS, RUNTIMES
 from mmulator.doors.library.machines import HERE, MARKS, ROOM
-from mmulator.errors import UnsupportedError
-from mmulator.files import write
 
 if TYPE_CHECKING:  # what makes libraries knows all of the compiler: it is imported when one is made
     from mmulator.doors.library.elf import Exports

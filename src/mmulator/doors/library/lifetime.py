@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.codegen import loading
-from mmulator.codegen.lang import native
-from mmulator.codegen.types import Struct, i32, ptr_to, u64, void
+from mmulator.base.codegen import loading
+from mmulator.base.codegen.lang import native
+from mmulator.base.codegen.types import Struct, i32, ptr_to, u64, void
+from mmulator.base.refusals import GATHERED, REFUSED, RefusedWork, register
 from mmulator.doors.library.boot import call
-from mmulator.driver import findings as told
-from mmulator.refusals import GATHERED, REFUSED, RefusedWork, register
+from mmulator.host.driver import findings as told
 
 ThreadCalls = Struct("ThreadCalls", [("ensure", u64), ("release", u64)])  # functions of Python; 0 when Python ends
 

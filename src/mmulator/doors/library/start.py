@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mmulator.codegen import engine
-from mmulator.diagnostics.faults import memory
+from mmulator.base.codegen import engine
 from mmulator.doors.library import callers, lifetime, loaded
-from mmulator.driver import findings as told
+from mmulator.host.driver import findings as told
+from mmulator.sanitizer.diagnostics.faults import memory
 
 _libc = ctypes.CDLL(None)
 _ended: list[Any] = []

@@ -20,12 +20,12 @@ def installed() -> bool:
 def install(driver: Any = None) -> None:
     """Make torch's device `cuda` exist, over the memory of the host. Imports torch; a second call does nothing.
 
-    driver: becomes the process's driver first (`mmulator.driver.use`). Raises UnsupportedError where there is a real GPU,
+    driver: becomes the process's driver first (`mmulator.host.driver.use`). Raises UnsupportedError where there is a real GPU,
         unless
     MMULATOR_FORCE is set, and for a version of torch whose objects are laid out in an unknown way.
     """
     if driver is not None:
-        from mmulator.driver import use
+        from mmulator.host.driver import use
 
         use(driver)
     if _installed:
@@ -58,8 +58,8 @@ def _open() -> list[Any]:
         sparse,
         steps,
     )
-    from mmulator.driver.addresses import watch
-    from mmulator.driver.memory import lenders
+    from mmulator.host.driver.addresses import watch
+    from mmulator.host.driver.memory import lenders
 
     cuda.install()
     guard = raw.guard()

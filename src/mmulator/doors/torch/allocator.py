@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mmulator.codegen.engine import Library
+from mmulator.base.codegen.engine import Library
+from mmulator.base.errors import UnsupportedError
 from mmulator.doors.torch import hooks, spare
-from mmulator.errors import UnsupportedError
-from mmulator.launch.regions import Region, room_behind
+from mmulator.runtime.launch.regions import Region, room_behind
 
 ALIGN = 512
 LEAST_GAP, MOST_GAP = 512, 4096  # bytes behind a block: as many as it has, within these

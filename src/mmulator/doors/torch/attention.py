@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from mmulator.base.errors import UnsupportedError
 from mmulator.doors.torch.kernels import kernel, on_host
-from mmulator.errors import UnsupportedError
 
 _aten = torch.ops.aten
 _NARROW = (torch.float16, torch.bfloat16)

@@ -19,11 +19,11 @@ from typing import Any
 
 import torch
 
+from mmulator.base.errors import UnsupportedError
 from mmulator.doors.imports import after_import
 from mmulator.doors.library.loaded import stands_in
 from mmulator.doors.nvrtc import complete_torch
-from mmulator.driver import current
-from mmulator.errors import UnsupportedError
+from mmulator.host.driver import current
 
 NAME = "mmulator"  # of the driver among Triton's
 
@@ -177,8 +177,8 @@ def check_build(module: Any, given: dict[str, Any], files: list[Any]) -> None:
 
 def use_toolkit(module: Any) -> None:
     """Let torch.utils.cpp_extension compile CUDA C++."""
-    from mmulator.codegen.engine import cache_folder
-    from mmulator.toolkit.nvcc import cuda_home, find_nvcc
+    from mmulator.base.codegen.engine import cache_folder
+    from mmulator.ptx.toolkit.nvcc import cuda_home, find_nvcc
 
     if not stands_in():
         raise UnsupportedError(

@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 
 import torch
 
+from mmulator.base.errors import UnsupportedError
 from mmulator.doors.imports import after_import
 from mmulator.doors.library.loaded import stands_in
 from mmulator.doors.torch import compiling, cuda_device, cuda_graphs, cuda_settings, cuda_streams
-from mmulator.errors import UnsupportedError
 
 
 class Missing(UnsupportedError, AttributeError):

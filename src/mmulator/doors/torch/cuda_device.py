@@ -8,9 +8,9 @@ from uuid import UUID, uuid5
 
 import torch
 
-from mmulator.driver import current
+from mmulator.host.driver import current
 from mmulator.isa.chips import REGISTERS
-from mmulator.launch.limits import KIB, MULTIPROCESSOR
+from mmulator.runtime.launch.limits import KIB, MULTIPROCESSOR
 
 CUDA = (13, 0)  # what `torch.version.cuda` says
 BUILT_FOR = (75, 80, 86, 90, 100, 120)  # what a build of torch for this CUDA has code for

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, NoReturn
 
 import torch
 
+from mmulator.base.errors import UnsupportedError
 from mmulator.doors.torch import cuda_streams
-from mmulator.driver import current
-from mmulator.errors import UnsupportedError
+from mmulator.host.driver import current
 
 Kernel = Callable[..., Any]
 # Operators without work of the device: they describe memory, or ask for it.

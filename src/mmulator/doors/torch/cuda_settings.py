@@ -10,7 +10,7 @@ from typing import Any
 
 from mmulator.doors.imports import after_import
 from mmulator.doors.torch.cuda_device import check_device
-from mmulator.driver.findings import note
+from mmulator.host.driver.findings import note
 
 CUDNN = 91900  # the version of cuDNN that torch's builds for CUDA 13.0 come with
 _pools = count(1)

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
+from mmulator.base.errors import UnsupportedError
 from mmulator.doors.torch.cuda_device import check_device
-from mmulator.driver import Event, Stream, current
-from mmulator.driver.streams import Finished
-from mmulator.errors import UnsupportedError
+from mmulator.host.driver import Event, Stream, current
+from mmulator.host.driver.streams import Finished
 
 DEVICE_TYPE = 1  # of CUDA, as torch numbers devices
 RECORD = 1e-6  # seconds that recording an event takes, so that no two are at one time

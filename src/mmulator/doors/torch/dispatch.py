@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
+from mmulator.base.errors import UnsupportedError
 from mmulator.doors.torch import raw
-from mmulator.errors import UnsupportedError
 
 Kernel = Callable[..., Any]
 CPU, KEYS = raw.CPU, raw.KEYS

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from mmulator.errors import UnsupportedError
-from mmulator.versions import TABLE
+from mmulator.base.errors import UnsupportedError
+from mmulator.base.versions import TABLE
 
 HERE = Path(torch.__file__).parent
 _TABLES: list[object] = []  # of functions, alive as long as the process

@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 
 import torch
 
+from mmulator.base.errors import UnsupportedError
 from mmulator.doors.torch import dispatch, raw
-from mmulator.driver.memory import unfilled
-from mmulator.errors import UnsupportedError
+from mmulator.host.driver.memory import unfilled
 
 # Contents of new memory: a signalling NaN of each floating-point type, else bytes of 0xCD. Hexadecimal, one element.
 _WORDS = {

@@ -11,8 +11,8 @@ import torch
 
 from mmulator.doors.torch import dispatch
 from mmulator.doors.torch.kernels import hosted, kernel
-from mmulator.driver import current
-from mmulator.instruction.cublas import ALIGNED, LibraryProduct, chain, finished, is_chain, rounded
+from mmulator.host.driver import current
+from mmulator.matrix.instruction.cublas import ALIGNED, LibraryProduct, chain, finished, is_chain, rounded
 
 _TYPES = {torch.float16: "f16", torch.bfloat16: "bf16"}
 _NUMPY = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}

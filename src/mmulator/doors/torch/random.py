@@ -1,9 +1,9 @@
 """Random numbers of cuda: its generators, and the operators that draw.
 
-A GPU with as many multiprocessors draws the same numbers from the seed, bit for bit (twin/philox.py; checked beside an H100
-with tests/doors/programs/torch_random.py): uniform and integer numbers, bernoulli, dropout and geometric of all types, normal and
-exponential of float32, float16 and bfloat16. In float64, normal and exponential come from the same 64 bits, but by the host's
-logarithm and sine. All else (randperm, multinomial, cauchy, log_normal, poisson and others) is drawn by the CPU:
+A GPU with as many multiprocessors draws the same numbers from the seed, bit for bit (matrix/twin/philox.py; checked beside an
+H100 with tests/doors/programs/torch_random.py): uniform and integer numbers, bernoulli, dropout and geometric of all types,
+normal and exponential of float32, float16 and bfloat16. In float64, normal and exponential come from the same 64 bits, but by the
+host's logarithm and sine. All else (randperm, multinomial, cauchy, log_normal, poisson and others) is drawn by the CPU:
 reproducibly, from the generator's seed and place, but not as a GPU does.
 """
 
@@ -20,8 +20,8 @@ import torch
 
 from mmulator.doors.torch import dispatch
 from mmulator.doors.torch.kernels import kernel
-from mmulator.driver import current
-from mmulator.twin import philox
+from mmulator.host.driver import current
+from mmulator.matrix.twin import philox
 
 _Plain: Any = torch.Generator
 CUDA = torch.device("cuda", 0)

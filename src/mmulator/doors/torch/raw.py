@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
+from mmulator.base.errors import UnsupportedError
+from mmulator.base.versions import TABLE
 from mmulator.doors.torch.allocator import Allocator
-from mmulator.errors import UnsupportedError
-from mmulator.versions import TABLE
 
 VERSIONS = TABLE["torch"]
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)

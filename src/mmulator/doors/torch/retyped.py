@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from mmulator.base.errors import UnsupportedError
 from mmulator.doors.torch import dispatch
-from mmulator.errors import UnsupportedError
 
 _Tensor = torch.Tensor
 _WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64, torch.bool: torch.uint8}

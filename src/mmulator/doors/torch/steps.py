@@ -73,7 +73,7 @@ def inverse_root(x: Any) -> Any:
     """By rsqrt.approx.f32."""
     if x.dtype not in (*_NARROW, _SINGLE):
         return None
-    from mmulator.twin.sfu.arrays import evaluate
+    from mmulator.matrix.twin.sfu.arrays import evaluate
 
     bits = x.float().contiguous().view(torch.int32).numpy().view("u4")
     return torch.from_numpy(evaluate("rsqrt", bits).view("f4")).view(x.shape).to(x.dtype)

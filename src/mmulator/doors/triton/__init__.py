@@ -24,7 +24,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "triton":
             raise
-        from mmulator.errors import UnsupportedError
+        from mmulator.base.errors import UnsupportedError
 
         raise UnsupportedError("Triton is not installed", hint="pip install triton") from None
     return getattr(offline, name)

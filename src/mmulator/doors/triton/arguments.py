@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import index
 from typing import Any
 
+from mmulator.base.errors import InternalError, LaunchError, UnsupportedError, shown
+from mmulator.base.interop import named_dtype
 from mmulator.doors.triton import descriptors
 from mmulator.doors.triton.arrays import ArrayPointer, stand_in
 from mmulator.doors.triton.descriptors import DescriptorSlot, Map, Meta, Path, PendingDescriptor
 from mmulator.doors.triton.versions import Interface
-from mmulator.driver import Region
-from mmulator.errors import InternalError, LaunchError, UnsupportedError, shown
-from mmulator.interop import named_dtype
-from mmulator.launch.regions import room_behind
-from mmulator.layouts.tensormap.fields import BYTES as MAP_BYTES
+from mmulator.host.driver import Region
+from mmulator.matrix.layouts.tensormap.fields import BYTES as MAP_BYTES
+from mmulator.observation.record.names import DeviceArray
+from mmulator.observation.record.values import dtype_of
 from mmulator.ptx.declared import Parameter
-from mmulator.record.names import DeviceArray
-from mmulator.record.values import dtype_of
+from mmulator.runtime.launch.regions import room_behind
 
 Regions = dict[int, Region]  # by their first byte
 Convert = Callable[[Any, Regions], Any]

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.errors import LaunchError
-from mmulator.interop import named_dtype
-from mmulator.launch.regions import kept, pointer, room_behind
+from mmulator.base.errors import LaunchError
+from mmulator.base.interop import named_dtype
+from mmulator.runtime.launch.regions import kept, pointer, room_behind
 
 # Types of elements as Triton's and torch's people write them; ml_dtypes uses the same names.
 _NAMES = (
@@ -133,7 +133,7 @@ def _of_array(array: np.ndarray, value: Any) -> ArrayPointer:
 
 def _of_interface(value: Any, said: dict[str, Any]) -> ArrayPointer:
     """Stand-in of a door's array: memory of the driver's own."""
-    from mmulator.driver import current
+    from mmulator.host.driver import current
 
     address, read_only = said["data"]
     found = current().memory.find(address) if address else None

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from mmulator.base.errors import LaunchError, MmulatorError, OperandError, UnsupportedError
 from mmulator.doors.triton.versions import Interface
-from mmulator.errors import LaunchError, MmulatorError, OperandError, UnsupportedError
-from mmulator.layouts.tensormap import Encoded, TensorMap
-from mmulator.layouts.tensormap.modes import BY_DRIVER as SWIZZLES
-from mmulator.layouts.tensormap.rules import check
-from mmulator.layouts.tensormap.types import BY_DRIVER, BY_NAME, BY_NUMBER, TensorType
+from mmulator.matrix.layouts.tensormap import Encoded, TensorMap
+from mmulator.matrix.layouts.tensormap.modes import BY_DRIVER as SWIZZLES
+from mmulator.matrix.layouts.tensormap.rules import check
+from mmulator.matrix.layouts.tensormap.types import BY_DRIVER, BY_NAME, BY_NUMBER, TensorType
 
 PROMOTION = "128B"  # Triton's setting for all maps
 _TYPE = re.compile(r"tensordesc(?:_im2col)?<([^[>]*)\[([^\]]*)\]")

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from mmulator import driver
-from mmulator.driver import current
-from mmulator.driver.streams import Finished
+from mmulator.host import driver
+from mmulator.host.driver import current
+from mmulator.host.driver.streams import Finished
 
 
 class TorchStream(Finished):

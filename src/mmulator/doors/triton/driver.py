@@ -43,8 +43,8 @@ class MmulatorDriver(DriverBase):
         from mmulator.doors.triton.adapt import adapt
         from mmulator.doors.triton.launcher import Launcher, Utils
         from mmulator.doors.triton.versions import interface
-        from mmulator.driver import current
-        from mmulator.driver.addresses import watch
+        from mmulator.host.driver import current
+        from mmulator.host.driver.addresses import watch
 
         interface()
         self.utils = Utils()
@@ -69,12 +69,12 @@ class MmulatorDriver(DriverBase):
         return ty_to_cpp(ty)
 
     def get_current_target(self) -> GPUTarget:
-        from mmulator.driver import current
+        from mmulator.host.driver import current
 
         return GPUTarget("cuda", int(current().device.name[3:]), 32)
 
     def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
-        from mmulator.driver import current
+        from mmulator.host.driver import current
 
         return current().device.capability
 
@@ -142,12 +142,12 @@ def _torch(what: str) -> Any:
     try:
         import torch
     except ImportError:
-        from mmulator.errors import UnsupportedError
+        from mmulator.base.errors import UnsupportedError
 
         raise UnsupportedError(
             f"Triton asks for {what}, and torch is not installed", hint="pip install torch, or pass NumPy arrays to the kernel"
         ) from None
-    from mmulator.driver.addresses import watch
+    from mmulator.host.driver.addresses import watch
 
     watch(torch)
     return torch

@@ -9,19 +9,19 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from mmulator import location
+from mmulator.base import location
+from mmulator.base.errors import LaunchError, MmulatorError, UnsupportedError
 from mmulator.doors.triton import descriptors
 from mmulator.doors.triton.arguments import Packer, slots
 from mmulator.doors.triton.trials import trials
 from mmulator.doors.triton.versions import Interface, interface
 from mmulator.doors.where import located
-from mmulator.driver import Driver, Function, current
-from mmulator.driver.cubin import CubinResources, resources
-from mmulator.driver.progress import listen
-from mmulator.driver.streams import blocks_per_multiprocessor
-from mmulator.errors import LaunchError, MmulatorError, UnsupportedError
+from mmulator.host.driver import Driver, Function, current
+from mmulator.host.driver.cubin import CubinResources, resources
+from mmulator.host.driver.progress import listen
+from mmulator.host.driver.streams import blocks_per_multiprocessor
 from mmulator.host.report import Report
-from mmulator.launch.limits import held_by
+from mmulator.runtime.launch.limits import held_by
 
 Hook = Callable[[Any], Any]
 Extent = tuple[int, int, int]

@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from mmulator import driver
+from mmulator.base.errors import LaunchError, short_traceback, shown
 from mmulator.doors.triton.arrays import stand_in, take_arrays
 from mmulator.doors.triton.launcher import Launcher
 from mmulator.doors.triton.versions import interface
-from mmulator.errors import LaunchError, short_traceback, shown
+from mmulator.host import driver
 from mmulator.host.module import SANITIZE
 from mmulator.host.report import Report
+from mmulator.host.settings import REPORT
 from mmulator.isa.chips import as_device
-from mmulator.record.launches.traces import traces
-from mmulator.settings import REPORT
+from mmulator.observation.record.launches.traces import traces
 
 take_arrays()  # users of this module make descriptors after its import
 _TYPE = re.compile(r"(.*?)(?::(1|8|16))?\s*$")

@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.driver import Region, current
-from mmulator.driver.streams import LAUNCH, measuring
-from mmulator.errors import UnsupportedError
-from mmulator.findings import Finding
+from mmulator.base.errors import UnsupportedError
+from mmulator.base.findings import Finding
+from mmulator.base.refusals import number
+from mmulator.base.rules.text import AUTOTUNE_IN_PLACE
+from mmulator.host.driver import Region, current
+from mmulator.host.driver.streams import LAUNCH, measuring
 from mmulator.host.report import Report
-from mmulator.launch.arena import bytes_at
-from mmulator.program.static import found as finding
+from mmulator.ptx.program.static import found as finding
 from mmulator.ptx.tree import Instruction
-from mmulator.refusals import number
-from mmulator.rules.text import AUTOTUNE_IN_PLACE
+from mmulator.runtime.launch.arena import bytes_at
 
 _MOST = 1 << 28  # bytes that are kept of all trials together; the oldest go first
 _WORD = 8  # bytes, of the largest elements
@@ -104,8 +104,8 @@ def _accessed(trial: Trial) -> tuple[dict[str, Instruction], ...]:
     first such instruction. An access of an unknown parameter is one of all.
     """
     from mmulator.isa.effects import MemoryEffect
-    from mmulator.program.calls import reached
-    from mmulator.program.provenance import pointers
+    from mmulator.ptx.program.calls import reached
+    from mmulator.ptx.program.provenance import pointers
     from mmulator.ptx.tree import Address, Reg
 
     launcher, kernel = trial.launcher, trial.launcher.function.kernel

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+from mmulator.base.versions import check, number
 from mmulator.doors import internals
-from mmulator.versions import check, number
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from mmulator.errors import InvalidInstructionError
+from mmulator.base.errors import InvalidInstructionError
 from mmulator.isa.form import Form
 from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.names.cutlass import atom_words

@@ -2,12 +2,12 @@
 
 from functools import lru_cache
 
+from mmulator.base.source import Source, Span
 from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
 from mmulator.isa.match import match, unavailable
 from mmulator.isa.matrix import FAMILIES
 from mmulator.isa.targets import Target
-from mmulator.source import Source, Span
 
 
 def parse_mnemonic(

@@ -13,8 +13,8 @@ from functools import cache, lru_cache
 from itertools import product
 from typing import Any
 
-from mmulator.classes import dataclass
-from mmulator.errors import InvalidInstructionError, OperandError
+from mmulator.base.classes import dataclass
+from mmulator.base.errors import InvalidInstructionError, OperandError
 from mmulator.isa.chips import DEVICE_WORDS, device_of
 from mmulator.isa.form import Form, form_of, forms_of
 from mmulator.isa.matrix import FAMILIES, MATRIX_ROWS

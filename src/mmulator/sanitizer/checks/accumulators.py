@@ -1,4 +1,4 @@
-"""Rules of wgmma's registers in flight (rules/accumulators.py).
+"""Rules of wgmma's registers in flight (base/rules/accumulators.py).
 
 For each warp, the state of its wgmma in program order, by their numbers: issued, committed to a group, waited for. When the
 machine carries them out does not matter, nor do waits that it inserts itself (CompileOptions.waits). Each register that some
@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, fill_bytes
-from mmulator.codegen.types import Struct, boolean, i32, ptr_to, u8, u32, u64
+from mmulator.base.codegen.lang import native
+from mmulator.base.codegen.ops import cast_ptr, fill_bytes
+from mmulator.base.codegen.types import Struct, boolean, i32, ptr_to, u8, u32, u64
+from mmulator.base.rules import accumulators as rules
 from mmulator.isa.effects import Queue, Step
-from mmulator.native.hooks.events import Access
-from mmulator.native.matrix.wgmma import operation
-from mmulator.native.state import FULL, Cluster, Warp
-from mmulator.program.inline_assembly import copies, moved_by_compiler
+from mmulator.ptx.program.inline_assembly import copies, moved_by_compiler
 from mmulator.ptx.tree import Instruction
-from mmulator.rules import accumulators as rules
+from mmulator.runtime.native.hooks.events import Access
+from mmulator.runtime.native.matrix.wgmma import operation
+from mmulator.runtime.native.state import FULL, Cluster, Warp
 from mmulator.sanitizer.found import find, find_against, of_cluster, say
 
 CELL_SHIFT = 7  # a register of wgmma takes at least 128 bytes of a frame, so its offset shifted by this numbers its cell

@@ -1,4 +1,4 @@
-"""Rules of clusters (rules/mbarriers.py), of operations that are left when a cluster ends, and of cluster launch control.
+"""Rules of clusters (base/rules/mbarriers.py), of operations that are left when a cluster ends, and of cluster launch control.
 
 Blocks that access each other's shared memory must all have begun, and none may exit before the last access. For each warp the
 newest access to the shared memory of each other block is kept, a Reach; arrivals at its mbarriers and copies to it are uses in
@@ -9,18 +9,18 @@ phase of the arrival or of the copy.
 from collections.abc import Mapping
 from typing import Any
 
-from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import bits_of, cast_ptr, fill_bytes, load, mask_bits, popcount, trailing_zeros
-from mmulator.codegen.types import Struct, boolean, ptr_to, u32, u64
-from mmulator.native.asynchrony.accounts import account_of, warp_number
-from mmulator.native.asynchrony.mbarrier import awaited_bytes
-from mmulator.native.asynchrony.transfers import entry as transfer_at
-from mmulator.native.hooks.events import PROXY_SHIFT, PayloadShape, Proxy
-from mmulator.native.memory.windows import OFFSET_MASK, U64, shared_of
-from mmulator.native.state import ACCOUNTS, COPIES, Account, Cluster, Completes, Queue, Transfer, Warp, Who
-from mmulator.numerics.mbarrier import BYTES
-from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
-from mmulator.rules import mbarriers as rules
+from mmulator.base.codegen.lang import Native, native
+from mmulator.base.codegen.ops import bits_of, cast_ptr, fill_bytes, load, mask_bits, popcount, trailing_zeros
+from mmulator.base.codegen.types import Struct, boolean, ptr_to, u32, u64
+from mmulator.base.rules import mbarriers as rules
+from mmulator.matrix.numerics.mbarrier import BYTES
+from mmulator.ptx.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
+from mmulator.runtime.native.asynchrony.accounts import account_of, warp_number
+from mmulator.runtime.native.asynchrony.mbarrier import awaited_bytes
+from mmulator.runtime.native.asynchrony.transfers import entry as transfer_at
+from mmulator.runtime.native.hooks.events import PROXY_SHIFT, PayloadShape, Proxy
+from mmulator.runtime.native.memory.windows import OFFSET_MASK, U64, shared_of
+from mmulator.runtime.native.state import ACCOUNTS, COPIES, Account, Cluster, Completes, Queue, Transfer, Warp, Who
 from mmulator.sanitizer.checks.mbarriers import REFUSALS, blame, has_ended, knows_of_warp, mbarriers_of, next_meeting, number_of
 from mmulator.sanitizer.found import find_against, of_cluster
 from mmulator.sanitizer.order.clocks import agent_of, knows, now

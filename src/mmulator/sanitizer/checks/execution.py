@@ -1,21 +1,21 @@
-"""Rules about threads that must execute an instruction together (rules/execution.py).
+"""Rules about threads that must execute an instruction together (base/rules/execution.py).
 
 The warps of a warpgroup must execute the same wgmma instructions in the same order. The instructions of the warp that is ahead
 are recorded, and the other warps are compared with them.
 
 Aligned barriers (bar, and barrier and barrier.cluster with .aligned) are reached by a whole warp. A barrier is complete when
 all threads that have not exited are there, so lanes that never reach it must exit. They may exit before the other lanes arrive,
-or while these wait; what they execute before is known from program/skips.py.
+or while these wait; what they execute before is known from ptx/program/skips.py.
 """
 
 from typing import Any
 
-from mmulator.codegen.lang import native
-from mmulator.codegen.ops import bits_mask, bits_of, cast_ptr, load, mask_bits, select, store, trailing_zeros
-from mmulator.codegen.types import Struct, ptr_to, u32, u64
-from mmulator.native.hooks.operands import BARRIERS, CLUSTER_ARRIVE
-from mmulator.native.state import FULL, LANES, Cluster, Cta, Warp
-from mmulator.rules import execution as rules
+from mmulator.base.codegen.lang import native
+from mmulator.base.codegen.ops import bits_mask, bits_of, cast_ptr, load, mask_bits, select, store, trailing_zeros
+from mmulator.base.codegen.types import Struct, ptr_to, u32, u64
+from mmulator.base.rules import execution as rules
+from mmulator.runtime.native.hooks.operands import BARRIERS, CLUSTER_ARRIVE
+from mmulator.runtime.native.state import FULL, LANES, Cluster, Cta, Warp
 from mmulator.sanitizer.checks.mbarriers import knows_of_warp
 from mmulator.sanitizer.found import find, find_against, of_cluster, say
 from mmulator.sanitizer.order.clocks import agent_of, knows, now

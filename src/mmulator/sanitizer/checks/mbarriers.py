@@ -1,28 +1,28 @@
-"""Rules of mbarriers (rules/mbarriers.py): who initialised one, who has used it since, and which other accesses overlap it.
+"""Rules of mbarriers (base/rules/mbarriers.py): who initialised one, who has used it since, and which other accesses overlap it.
 
-The records extend those of native/asynchrony/accounts.py and have the same numbers: a Keeper for each mbarrier, and for each
-warp a Use, which is an operation of lanes on it. Of a warp's lanes only the newest are kept.
+The records extend those of runtime/native/asynchrony/accounts.py and have the same numbers: a Keeper for each mbarrier, and for
+each warp a Use, which is an operation of lanes on it. Of a warp's lanes only the newest are kept.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import bits_of, cast_ptr, fill_bytes, load, mask_bits, minimum, select, trailing_zeros
-from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
-from mmulator.native.asynchrony.accounts import account_of, entry_of, warp_number
-from mmulator.native.asynchrony.mbarrier import over
-from mmulator.native.hooks import events
-from mmulator.native.memory.windows import OFFSET_MASK, SHARED, U64, WITHIN, shared_of
-from mmulator.native.state import ACCOUNTS, Account, Cluster, Completes, Cta, Transfer, TransferKind, Warp, Who
-from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
-from mmulator.rules import mbarriers as rules
+from mmulator.base.codegen.lang import Native, native
+from mmulator.base.codegen.ops import bits_of, cast_ptr, fill_bytes, load, mask_bits, minimum, select, trailing_zeros
+from mmulator.base.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
+from mmulator.base.rules import mbarriers as rules
+from mmulator.matrix.twin.shared import UNIT
+from mmulator.ptx.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.runtime.native.asynchrony.accounts import account_of, entry_of, warp_number
+from mmulator.runtime.native.asynchrony.mbarrier import over
+from mmulator.runtime.native.hooks import events
+from mmulator.runtime.native.memory.windows import OFFSET_MASK, SHARED, U64, WITHIN, shared_of
+from mmulator.runtime.native.state import ACCOUNTS, Account, Cluster, Completes, Cta, Transfer, TransferKind, Warp, Who
 from mmulator.sanitizer.checks.tensor_state import checks_of
 from mmulator.sanitizer.found import find, find_against, generic_of, host_of, of_cluster
 from mmulator.sanitizer.order.clocks import agent_of, knows, knows_fenced, now
 from mmulator.sanitizer.order.locations import mbarrier_agent, mbarrier_phase
 from mmulator.sanitizer.order.views import knower_of, orders_of
-from mmulator.twin.shared import UNIT
 
 GRANULE = 8  # bytes of an mbarrier
 BITS = 32  # of a word of the map of live mbarriers

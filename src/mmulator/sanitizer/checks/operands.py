@@ -1,20 +1,20 @@
-"""Rules of operands of matrix instructions (rules/operands.py), and impossible accesses in a launch that continues after
+"""Rules of operands of matrix instructions (base/rules/operands.py), and impossible accesses in a launch that continues after
 faults: each becomes a finding, and its lane is left out (compiler/lowering/screened.py). Faults of the memory windows are found
 here too; other faults end the launch as usual.
 """
 
 from collections.abc import Mapping
 
-from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import load, mask_bits, select, trailing_zeros
-from mmulator.codegen.types import i64, ptr_to, u32, u64
-from mmulator.native.hooks.operands import UniformOperand, WrongOperand
-from mmulator.native.memory.locate import impossible
-from mmulator.native.state import FULL, FaultKind, Warp
-from mmulator.program.addresses import SLOT_LOCAL, SLOT_PARAM, SLOT_SHIFT
-from mmulator.program.fragments import Misuse
-from mmulator.rules import operands as rules
-from mmulator.rules.tensor_memory import OPERAND_DIFFERS
+from mmulator.base.codegen.lang import Native, native
+from mmulator.base.codegen.ops import load, mask_bits, select, trailing_zeros
+from mmulator.base.codegen.types import i64, ptr_to, u32, u64
+from mmulator.base.rules import operands as rules
+from mmulator.base.rules.tensor_memory import OPERAND_DIFFERS
+from mmulator.ptx.program.addresses import SLOT_LOCAL, SLOT_PARAM, SLOT_SHIFT
+from mmulator.ptx.program.fragments import Misuse
+from mmulator.runtime.native.hooks.operands import UniformOperand, WrongOperand
+from mmulator.runtime.native.memory.locate import impossible
+from mmulator.runtime.native.state import FULL, FaultKind, Warp
 from mmulator.sanitizer.found import find, find_against, say
 from mmulator.sanitizer.shadow.records import AccessKind
 from mmulator.sanitizer.shadow.shadow import put_by
@@ -56,7 +56,7 @@ def judge_operand(w: ptr_to(Warp), mask: u32, values: ptr_to(u64), operand: u32,
 @native
 def note_descriptor(w: ptr_to(Warp), lanes: u32, words: ptr_to(u64), shapes: ptr_to(u32), operand: u32, site: u32) -> None:
     """Record a matrix descriptor for each place in the pattern and layout, and whether a tensor copy brought what lies there, for
-    diagnostics/findings/operands.py to judge.
+    sanitizer/diagnostics/findings/operands.py to judge.
     """
     if lanes == 0 or w.cta.fault != 0:
         return

@@ -1,4 +1,4 @@
-"""Rules of the generic and the asynchronous proxy (rules/proxies.py): bulk operations.
+"""Rules of the generic and the asynchronous proxy (base/rules/proxies.py): bulk operations.
 
 An operation's accesses are recorded when it is issued, by an agent on whose end other threads can synchronise: an mbarrier's
 phase, or a bulk group of its thread. Waits acquire the end of an operation (clocks.py); conflicts.py names the broken rule.
@@ -6,21 +6,21 @@ phase, or a bulk group of its thread. Waits acquire the end of an operation (clo
 
 from collections.abc import Mapping
 
-from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import bits_of, cast_ptr, copy_bytes, null, stack, trailing_zeros
-from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
-from mmulator.native.asynchrony.accounts import warp_number
-from mmulator.native.asynchrony.boxes import next_row, row_inside, row_offset
-from mmulator.native.asynchrony.bulk import ALL
-from mmulator.native.asynchrony.maps import Box
-from mmulator.native.asynchrony.tensor import CHUNK, swizzled
-from mmulator.native.asynchrony.transfers import payload_of
-from mmulator.native.hooks.events import Access, PayloadShape
-from mmulator.native.memory.windows import SHARED, WITHIN, shared_of
-from mmulator.native.state import Cluster, Completes, Transfer, TransferKind, Warp
-from mmulator.native.threads.cluster import RESPONSE
-from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
-from mmulator.rules.proxies import NEVER_COMMITTED, PENDING_AT_EXIT
+from mmulator.base.codegen.lang import Native, native
+from mmulator.base.codegen.ops import bits_of, cast_ptr, copy_bytes, null, stack, trailing_zeros
+from mmulator.base.codegen.types import boolean, ptr_to, u8, u32, u64
+from mmulator.base.rules.proxies import NEVER_COMMITTED, PENDING_AT_EXIT
+from mmulator.ptx.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.runtime.native.asynchrony.accounts import warp_number
+from mmulator.runtime.native.asynchrony.boxes import next_row, row_inside, row_offset
+from mmulator.runtime.native.asynchrony.bulk import ALL
+from mmulator.runtime.native.asynchrony.maps import Box
+from mmulator.runtime.native.asynchrony.tensor import CHUNK, swizzled
+from mmulator.runtime.native.asynchrony.transfers import payload_of
+from mmulator.runtime.native.hooks.events import Access, PayloadShape
+from mmulator.runtime.native.memory.windows import SHARED, WITHIN, shared_of
+from mmulator.runtime.native.state import Cluster, Completes, Transfer, TransferKind, Warp
+from mmulator.runtime.native.threads.cluster import RESPONSE
 from mmulator.sanitizer.checks import proxy_operands as operands
 from mmulator.sanitizer.checks import proxy_state as proxy
 from mmulator.sanitizer.found import find

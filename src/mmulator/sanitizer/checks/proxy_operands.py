@@ -11,22 +11,24 @@ of a tensor copy to shared memory contains its pattern (records.py), so a later 
 no part of it was copied with the read's pattern: an operand of wgmma may extend beyond a small tile into the bytes behind it.
 """
 
-from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, fill_bytes, maximum, popcount, stack
-from mmulator.codegen.types import Struct, boolean, i64, ptr, ptr_to, u8, u32, u64
-from mmulator.layouts.descriptors import fields5
-from mmulator.layouts.swizzle import SWIZZLES5
-from mmulator.native.asynchrony.boxes import Box
-from mmulator.native.asynchrony.pending import queue
-from mmulator.native.asynchrony.transfers import payload_of
-from mmulator.native.hooks.events import READ, PayloadShape
-from mmulator.native.hooks.tensor import TensorTask
-from mmulator.native.matrix.tensor_operands import head_of, padding_of, rest_of
-from mmulator.native.matrix.wgmma import WARPS, first_of, operation
-from mmulator.native.memory.windows import SHARED
-from mmulator.native.state import FULL, WGMMA, Cta, Transfer, Warp
-from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
-from mmulator.rules.operands import SWIZZLE_UNLIKE, TILE_SWIZZLE
+from mmulator.base.codegen.lang import native
+from mmulator.base.codegen.ops import cast_ptr, fill_bytes, maximum, popcount, stack
+from mmulator.base.codegen.types import Struct, boolean, i64, ptr, ptr_to, u8, u32, u64
+from mmulator.base.rules.operands import SWIZZLE_UNLIKE, TILE_SWIZZLE
+from mmulator.matrix.layouts.descriptors import fields5
+from mmulator.matrix.layouts.swizzle import SWIZZLES5
+from mmulator.matrix.twin.doors import Door
+from mmulator.matrix.twin.shared import UNIT, operand_function
+from mmulator.ptx.program.addresses import RANK_SHIFT, SHARED_BASE
+from mmulator.runtime.native.asynchrony.boxes import Box
+from mmulator.runtime.native.asynchrony.pending import queue
+from mmulator.runtime.native.asynchrony.transfers import payload_of
+from mmulator.runtime.native.hooks.events import READ, PayloadShape
+from mmulator.runtime.native.hooks.tensor import TensorTask
+from mmulator.runtime.native.matrix.tensor_operands import head_of, padding_of, rest_of
+from mmulator.runtime.native.matrix.wgmma import WARPS, first_of, operation
+from mmulator.runtime.native.memory.windows import SHARED
+from mmulator.runtime.native.state import FULL, WGMMA, Cta, Transfer, Warp
 from mmulator.sanitizer.checks.proxy_state import GATHERED, METS, group_agent, group_number, note_issue, proxies_of
 from mmulator.sanitizer.found import find_against, say
 from mmulator.sanitizer.order.clocks import learn
@@ -35,8 +37,6 @@ from mmulator.sanitizer.shadow.before import check_met
 from mmulator.sanitizer.shadow.conflicts import issued_by
 from mmulator.sanitizer.shadow.records import MET, AccessKind, Actor, Met
 from mmulator.sanitizer.shadow.shadow import act_async, touch
-from mmulator.twin.doors import Door
-from mmulator.twin.shared import UNIT, operand_function
 
 # The walk through an operand. from_, end: contiguous bytes that are not recorded yet. begin: its first line. number: of the next
 # 16 bytes, which belong to the warp if (number / divisor) modulo 4 is `quarter`; all do if divisor is 0. padding: bytes at the

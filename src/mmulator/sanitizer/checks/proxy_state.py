@@ -7,13 +7,13 @@ writes are checked here. No thread ever acquires the end of such a use, so that 
 
 from typing import Any
 
-from mmulator.codegen.lang import native, unrolled
-from mmulator.codegen.ops import bits_of, cast_ptr, fill_bytes, trailing_zeros
-from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
-from mmulator.native.asynchrony.accounts import warp_number
-from mmulator.native.hooks.events import SPACE_GLOBAL, Fence
-from mmulator.native.state import Cluster, Cta, Warp
-from mmulator.rules.proxies import MAP_FENCE_MISSING, MAP_IN_FLIGHT
+from mmulator.base.codegen.lang import native, unrolled
+from mmulator.base.codegen.ops import bits_of, cast_ptr, fill_bytes, trailing_zeros
+from mmulator.base.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
+from mmulator.base.rules.proxies import MAP_FENCE_MISSING, MAP_IN_FLIGHT
+from mmulator.runtime.native.asynchrony.accounts import warp_number
+from mmulator.runtime.native.hooks.events import SPACE_GLOBAL, Fence
+from mmulator.runtime.native.state import Cluster, Cta, Warp
 from mmulator.sanitizer.found import find_against, of_cluster, say
 from mmulator.sanitizer.order.clocks import agent_of, drop_view, hold_view, issue_knows, new_agent, now, view
 from mmulator.sanitizer.order.views import KNOWN, NO_AGENT, Collector, Orders, entries_of, knower_of, orders_of

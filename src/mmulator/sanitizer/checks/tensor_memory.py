@@ -1,4 +1,4 @@
-"""Rules of tensor memory (rules/tensor_memory.py): what orders the accesses to its cells.
+"""Rules of tensor memory (base/rules/tensor_memory.py): what orders the accesses to its cells.
 
 Cells are watched in groups: the 32 lanes of a quarter in one column, of which accesses to the same lanes conflict. Loads and
 stores of a warp are numbered; a warp that has waited for them and executes tcgen05.fence::before_thread_sync knows their numbers
@@ -9,17 +9,17 @@ phase of its mbarrier. A thread may use what it knew at its last tcgen05.fence::
 
 from collections.abc import Mapping
 
-from mmulator.codegen.lang import Native, native, unrolled
-from mmulator.codegen.ops import bits_of, cast_ptr, fill_bytes, stack, trailing_zeros
-from mmulator.codegen.types import boolean, ptr_to, u32, u64
-from mmulator.native.asynchrony.accounts import warp_number
-from mmulator.native.asynchrony.transfers import payload_of
-from mmulator.native.hooks.events import PayloadShape
-from mmulator.native.hooks.tensor import TensorStep, TensorTask
-from mmulator.native.matrix.tensor_memory import COLUMN_BITS
-from mmulator.native.memory.windows import shared_of
-from mmulator.native.state import FULL, Cluster, Cta, Transfer, Warp
-from mmulator.rules import tensor_memory as rules
+from mmulator.base.codegen.lang import Native, native, unrolled
+from mmulator.base.codegen.ops import bits_of, cast_ptr, fill_bytes, stack, trailing_zeros
+from mmulator.base.codegen.types import boolean, ptr_to, u32, u64
+from mmulator.base.rules import tensor_memory as rules
+from mmulator.runtime.native.asynchrony.accounts import warp_number
+from mmulator.runtime.native.asynchrony.transfers import payload_of
+from mmulator.runtime.native.hooks.events import PayloadShape
+from mmulator.runtime.native.hooks.tensor import TensorStep, TensorTask
+from mmulator.runtime.native.matrix.tensor_memory import COLUMN_BITS
+from mmulator.runtime.native.memory.windows import shared_of
+from mmulator.runtime.native.state import FULL, Cluster, Cta, Transfer, Warp
 from mmulator.sanitizer.checks.proxy_operands import operands_read
 from mmulator.sanitizer.checks.tensor_state import (
     ADD,

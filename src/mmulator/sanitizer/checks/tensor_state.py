@@ -5,14 +5,14 @@ columns, and what is under way where they end.
 from collections.abc import Mapping
 from typing import Any
 
-from mmulator.codegen.lang import Native, native, unrolled
-from mmulator.codegen.ops import cast_ptr, fill_bytes, null, select, trailing_zeros
-from mmulator.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
-from mmulator.native.asynchrony.accounts import warp_number
-from mmulator.native.matrix.tensor_state import TENSOR_COLUMNS, TENSOR_UNIT
-from mmulator.native.state import FULL, Cluster, Cta, Transfer, Warp
-from mmulator.program.read_loads import FIRST
-from mmulator.rules import tensor_memory as rules
+from mmulator.base.codegen.lang import Native, native, unrolled
+from mmulator.base.codegen.ops import cast_ptr, fill_bytes, null, select, trailing_zeros
+from mmulator.base.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
+from mmulator.base.rules import tensor_memory as rules
+from mmulator.ptx.program.read_loads import FIRST
+from mmulator.runtime.native.asynchrony.accounts import warp_number
+from mmulator.runtime.native.matrix.tensor_state import TENSOR_COLUMNS, TENSOR_UNIT
+from mmulator.runtime.native.state import FULL, Cluster, Cta, Transfer, Warp
 from mmulator.sanitizer.found import Found, find, find_against, of_cluster, say
 from mmulator.sanitizer.order.clocks import knows
 from mmulator.sanitizer.order.views import entries_of, orders_of
@@ -45,7 +45,7 @@ Held = Struct("TensorHeld", [
     ("columns", u32, 2), ("met_site", u32, 2),
 ])  # fmt: skip
 # The state of a resident cluster. after: view of each thread at its last tcgen05.fence::after_thread_sync. read: of each site
-# if it is a load, the signals before which all its values have gone to memory (program/read_loads.py).
+# if it is a load, the signals before which all its values have gone to memory (ptx/program/read_loads.py).
 TensorChecks = Struct("TensorChecks", [
     ("cells", ptr_to(Cells)), ("movers", ptr_to(Mover)), ("issuers", ptr_to(Issuer)), ("held", ptr_to(Held)),
     ("after", ptr_to(u32)), ("read", ptr_to(u8)),

@@ -1,7 +1,7 @@
-"""Rules of device memory that neither the host nor a kernel has written (rules/values.py).
+"""Rules of device memory that neither the host nor a kernel has written (base/rules/values.py).
 
-A watched allocation has marks, a byte for each of its bytes (launch/regions.py). Kernels set them where they write; several
-threads of the host may do so at once, since all write the same mark. A load of a lane has no value
+A watched allocation has marks, a byte for each of its bytes (runtime/launch/regions.py). Kernels set them where they write;
+several threads of the host may do so at once, since all write the same mark. A load of a lane has no value
 
     if no byte of it has been written (for a vector: no byte of the whole vector, because programs read whole vectors at the end
     of arrays),
@@ -16,8 +16,8 @@ them either. Of each 16 bytes it is known where they came from, so their use is 
 
 from collections.abc import Mapping
 
-from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import (
+from mmulator.base.codegen.lang import Native, native
+from mmulator.base.codegen.ops import (
     all_lanes,
     bits_mask,
     bits_of,
@@ -35,14 +35,14 @@ from mmulator.codegen.ops import (
     stack,
     trailing_zeros,
 )
-from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u8, u32, u64
-from mmulator.native.asynchrony.tensor import CHUNK, in_chunks, place_in_row
-from mmulator.native.asynchrony.transfers import payload_of
-from mmulator.native.hooks.events import PROXY_SHIFT, Access, PayloadShape, Proxy
-from mmulator.native.memory.windows import SHARED
-from mmulator.native.state import BY_HOST, BY_KERNEL, FULL, LANES, Completes, Transfer, Warp
-from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
-from mmulator.rules.values import UNDEFINED_COPY, UNDEFINED_GLOBAL, UNDEFINED_OPERAND, UNDEFINED_STORE
+from mmulator.base.codegen.types import Struct, boolean, ptr, ptr_to, u8, u32, u64
+from mmulator.base.rules.values import UNDEFINED_COPY, UNDEFINED_GLOBAL, UNDEFINED_OPERAND, UNDEFINED_STORE
+from mmulator.ptx.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
+from mmulator.runtime.native.asynchrony.tensor import CHUNK, in_chunks, place_in_row
+from mmulator.runtime.native.asynchrony.transfers import payload_of
+from mmulator.runtime.native.hooks.events import PROXY_SHIFT, Access, PayloadShape, Proxy
+from mmulator.runtime.native.memory.windows import SHARED
+from mmulator.runtime.native.state import BY_HOST, BY_KERNEL, FULL, LANES, Completes, Transfer, Warp
 from mmulator.sanitizer.checks import values as known_values
 from mmulator.sanitizer.found import find, of_launch
 

@@ -1,4 +1,4 @@
-"""Rules of registers and bytes that have not been written (rules/values.py).
+"""Rules of registers and bytes that have not been written (base/rules/values.py).
 
 Each byte of shared memory, and of each lane's local memory, has a byte of state; for registers the kernel's own code keeps
 masks (compiler/emit/shadow.py). A loaded element has a value if one of its bytes has: single bytes are not tracked. Unwritten
@@ -9,8 +9,8 @@ checked when the cluster ends, and only bytes that are still unwritten then are 
 from collections.abc import Mapping
 from typing import Any
 
-from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import (
+from mmulator.base.codegen.lang import Native, native
+from mmulator.base.codegen.ops import (
     all_lanes,
     bits_mask,
     bits_of,
@@ -27,11 +27,11 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u8, u32, u64
-from mmulator.native.hooks.events import Access
-from mmulator.native.state import FULL, LANES, Cluster, Warp
-from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
-from mmulator.rules import values as rules
+from mmulator.base.codegen.types import Struct, boolean, ptr, ptr_to, u8, u32, u64
+from mmulator.base.rules import values as rules
+from mmulator.ptx.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
+from mmulator.runtime.native.hooks.events import Access
+from mmulator.runtime.native.state import FULL, LANES, Cluster, Warp
 from mmulator.sanitizer.found import Found, SanitizedCluster, find, find_against, say
 
 U64, U32 = u64.vec(32), u32.vec(32)

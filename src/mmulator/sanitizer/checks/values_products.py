@@ -2,18 +2,18 @@
 (compiler/lowering/definedness.py).
 """
 
-from mmulator.codegen.lang import native, unrolled
-from mmulator.codegen.ops import any_lane, bits_of, cast_ptr, load, null, stack
-from mmulator.codegen.types import i32, i64, ptr, ptr_to, u8, u32, u64
-from mmulator.native.memory.windows import of_descriptor
-from mmulator.native.state import FULL, LANES, Warp, WgmmaTable
-from mmulator.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHARED, SLOT_SHIFT
+from mmulator.base.codegen.lang import native, unrolled
+from mmulator.base.codegen.ops import any_lane, bits_of, cast_ptr, load, null, stack
+from mmulator.base.codegen.types import i32, i64, ptr, ptr_to, u8, u32, u64
+from mmulator.matrix.twin.doors import Door
+from mmulator.matrix.twin.moves import WmmaTable
+from mmulator.matrix.twin.shared import operand_function
+from mmulator.ptx.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHARED, SLOT_SHIFT
+from mmulator.runtime.native.memory.windows import of_descriptor
+from mmulator.runtime.native.state import FULL, LANES, Warp, WgmmaTable
 from mmulator.sanitizer.checks import values as marks
 from mmulator.sanitizer.checks.unwritten import note_unwritten, nothing_at
 from mmulator.sanitizer.found import of_launch
-from mmulator.twin.doors import Door
-from mmulator.twin.moves import WmmaTable
-from mmulator.twin.shared import operand_function
 
 _HEAD = 4  # numbers of a table before its places
 _SPREAD = 0x9E3779B97F4A7C15

@@ -1,23 +1,23 @@
-"""Rules of threads that wait for ever (rules/waits.py), here for threads that run: loops that nothing can end.
+"""Rules of threads that wait for ever (base/rules/waits.py), here for threads that run: loops that nothing can end.
 
 If no thread of a cluster has written memory, arrived anywhere or issued anything since a moment, no other cluster is left, and
 registers and places equal those of another moment since, then everything between the two repeats for ever. Atomics count as
-reads if they leave memory unchanged. As in native/asynchrony/waiting.py the distance to the moment of comparison doubles.
+reads if they leave memory unchanged. As in runtime/native/asynchrony/waiting.py the distance to the moment of comparison doubles.
 Kernels that read a clock are not checked.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import cast_ptr, fill_bytes, stack, trailing_zeros
-from mmulator.codegen.types import Struct, ptr_to, u8, u32, u64
-from mmulator.native.asynchrony.accounts import warp_number
-from mmulator.native.asynchrony.waiting import hash_words, mixed, state_of_lanes
-from mmulator.native.hooks.events import PROXY_SHIFT, Access, Proxy
-from mmulator.native.memory.windows import OFFSET_MASK, peek
-from mmulator.native.state import NUM_BARRIERS, Barrier, Cluster, Cta, Warp
-from mmulator.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
+from mmulator.base.codegen.lang import Native, native
+from mmulator.base.codegen.ops import cast_ptr, fill_bytes, stack, trailing_zeros
+from mmulator.base.codegen.types import Struct, ptr_to, u8, u32, u64
+from mmulator.ptx.program.addresses import RANK_SHIFT, SLOT_SHARED, SLOT_SHIFT
+from mmulator.runtime.native.asynchrony.accounts import warp_number
+from mmulator.runtime.native.asynchrony.waiting import hash_words, mixed, state_of_lanes
+from mmulator.runtime.native.hooks.events import PROXY_SHIFT, Access, Proxy
+from mmulator.runtime.native.memory.windows import OFFSET_MASK, peek
+from mmulator.runtime.native.state import NUM_BARRIERS, Barrier, Cluster, Cta, Warp
 from mmulator.sanitizer.found import of_cluster
 
 STRIDE = 8  # rounds between two comparisons

@@ -15,8 +15,8 @@ fence.proxy.async are fenced (`own`). If the pool of views or agents is full, ev
 
 from typing import Any
 
-from mmulator.codegen.lang import native, unrolled
-from mmulator.codegen.ops import (
+from mmulator.base.codegen.lang import native, unrolled
+from mmulator.base.codegen.ops import (
     bits_mask,
     bits_of,
     cast_ptr,
@@ -30,9 +30,9 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import boolean, ptr_to, u32, u64
-from mmulator.native.asynchrony.accounts import warp_number
-from mmulator.native.state import Cluster, Warp
+from mmulator.base.codegen.types import boolean, ptr_to, u32, u64
+from mmulator.runtime.native.asynchrony.accounts import warp_number
+from mmulator.runtime.native.state import Cluster, Warp
 from mmulator.sanitizer.found import of_launch
 from mmulator.sanitizer.order.views import (
     ALL,

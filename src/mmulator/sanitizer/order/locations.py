@@ -10,11 +10,11 @@ the phase, starting at 1. Asynchronous operations that complete in a phase happe
 or a later phase.
 """
 
-from mmulator.codegen.lang import native, unrolled
-from mmulator.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, null, stack, trailing_zeros
-from mmulator.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
-from mmulator.native.hooks.events import LOADS, SCOPE_MASK, SCOPE_SHIFT, SCOPES, STORES, Order
-from mmulator.native.state import ACCOUNTS, Cluster, Warp
+from mmulator.base.codegen.lang import native, unrolled
+from mmulator.base.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, null, stack, trailing_zeros
+from mmulator.base.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
+from mmulator.runtime.native.hooks.events import LOADS, SCOPE_MASK, SCOPE_SHIFT, SCOPES, STORES, Order
+from mmulator.runtime.native.state import ACCOUNTS, Cluster, Warp
 from mmulator.sanitizer.order.clocks import fenced_lanes, new_agent, note_seen, note_write, release_fenced
 from mmulator.sanitizer.order.views import (
     ACQUIRED,

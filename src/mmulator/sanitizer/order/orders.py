@@ -5,11 +5,11 @@ Threads that have exited count as arrived at every later barrier, as on chips.
 
 from collections.abc import Mapping
 
-from mmulator.codegen.lang import Native, native, unrolled
-from mmulator.codegen.ops import bits_mask, cast_ptr, load, maximum, select, stack, store, trailing_zeros
-from mmulator.codegen.types import ptr, ptr_to, u32, u64
-from mmulator.native.asynchrony.mbarrier import lanes_at
-from mmulator.native.hooks.events import (
+from mmulator.base.codegen.lang import Native, native, unrolled
+from mmulator.base.codegen.ops import bits_mask, cast_ptr, load, maximum, select, stack, store, trailing_zeros
+from mmulator.base.codegen.types import ptr, ptr_to, u32, u64
+from mmulator.runtime.native.asynchrony.mbarrier import lanes_at
+from mmulator.runtime.native.hooks.events import (
     SAID,
     SCOPE_MASK,
     SCOPE_SHIFT,
@@ -20,8 +20,8 @@ from mmulator.native.hooks.events import (
     Fence,
     Order,
 )
-from mmulator.native.matrix.wgmma import WARPS
-from mmulator.native.state import COPIES, NUM_BARRIERS, Barrier, Cluster, Cta, Queue, Warp
+from mmulator.runtime.native.matrix.wgmma import WARPS
+from mmulator.runtime.native.state import COPIES, NUM_BARRIERS, Barrier, Cluster, Cta, Queue, Warp
 from mmulator.sanitizer.order.clocks import fence_plane, fenced_lanes, forget_all, know_acquired, release_fenced
 from mmulator.sanitizer.order.locations import first_phase, forget_locations, forget_phases, next_phase, order_ordered, phaser_of
 from mmulator.sanitizer.order.views import (

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from mmulator.codegen.lang import native
-from mmulator.codegen.ops import (
+from mmulator.base.codegen.lang import native
+from mmulator.base.codegen.ops import (
     bits_mask,
     cast_ptr,
     copy_bytes,
@@ -16,9 +16,9 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
-from mmulator.native.asynchrony.accounts import warp_number
-from mmulator.native.state import WGMMA, Warp
+from mmulator.base.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
+from mmulator.runtime.native.asynchrony.accounts import warp_number
+from mmulator.runtime.native.state import WGMMA, Warp
 from mmulator.sanitizer.found import SanitizedLaunch, of_cluster
 
 U32 = u32.vec(32)

@@ -9,8 +9,8 @@ counts as if it had with both.
 
 from typing import Any
 
-from mmulator.codegen.lang import native
-from mmulator.codegen.ops import (
+from mmulator.base.codegen.lang import native
+from mmulator.base.codegen.ops import (
     address,
     atomic_rmw,
     cast_ptr,
@@ -24,8 +24,8 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
-from mmulator.native.state import Cluster, Warp
+from mmulator.base.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
+from mmulator.runtime.native.state import Cluster, Warp
 from mmulator.sanitizer.found import SanitizedLaunch, of_launch
 from mmulator.sanitizer.order.clocks import learn_plane, new_agent, note_seen, note_write
 from mmulator.sanitizer.order.views import (

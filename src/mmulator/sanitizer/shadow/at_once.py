@@ -4,8 +4,8 @@ that are cached by instruction, and the cells of all addresses as vectors.
 
 from typing import Any
 
-from mmulator.codegen.lang import native, unrolled
-from mmulator.codegen.ops import (
+from mmulator.base.codegen.lang import native, unrolled
+from mmulator.base.codegen.ops import (
     advance,
     bits_mask,
     bits_of,
@@ -26,10 +26,10 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import boolean, ptr, ptr_to, u32, u64
-from mmulator.native.hooks.events import SCOPES
-from mmulator.native.state import FULL, LANES, Warp
-from mmulator.program.addresses import RANK_SHIFT, SHARED_BASE
+from mmulator.base.codegen.types import boolean, ptr, ptr_to, u32, u64
+from mmulator.ptx.program.addresses import RANK_SHIFT, SHARED_BASE
+from mmulator.runtime.native.hooks.events import SCOPES
+from mmulator.runtime.native.state import FULL, LANES, Warp
 from mmulator.sanitizer.shadow.before import joined, known_lanes, read_by_itself, surely_known, together
 from mmulator.sanitizer.shadow.judgement import SIZES
 from mmulator.sanitizer.shadow.records import (

@@ -4,9 +4,9 @@ readers of a granule of memory since its last write: lists that cells share (sha
 
 from typing import Any
 
-from mmulator.codegen.lang import native
-from mmulator.codegen.ops import bits_of, cast_ptr, funnel_left, load, mask_bits, maximum, minimum, trailing_zeros
-from mmulator.codegen.types import boolean, ptr_to, u32, u64
+from mmulator.base.codegen.lang import native
+from mmulator.base.codegen.ops import bits_of, cast_ptr, funnel_left, load, mask_bits, maximum, minimum, trailing_zeros
+from mmulator.base.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.sanitizer.order import views
 from mmulator.sanitizer.order.clocks import agent_of, has_seen, knows, knows_all, now
 from mmulator.sanitizer.order.views import U32, entries_of, knower_of, orders_of

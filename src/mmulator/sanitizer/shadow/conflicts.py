@@ -7,18 +7,18 @@ first in another: the rules do not depend on the order in this run, and findings
 
 from typing import Any
 
-from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, copy_bytes, null, stack
-from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
-from mmulator.native.asynchrony.boxes import next_row, row_inside, row_offset
-from mmulator.native.asynchrony.maps import MOST_ROW, Box
-from mmulator.native.asynchrony.tensor import begin_of, first_byte, take_row
-from mmulator.native.asynchrony.transfers import entry, payload_of
-from mmulator.native.hooks.events import Access, PayloadShape
-from mmulator.native.state import FULL, Cluster, Transfer, TransferKind, Warp
-from mmulator.program.addresses import SLOT_SHARED, SLOT_SHIFT
-from mmulator.rules import proxies as rules
-from mmulator.rules import tensor_memory
+from mmulator.base.codegen.lang import native
+from mmulator.base.codegen.ops import cast_ptr, copy_bytes, null, stack
+from mmulator.base.codegen.types import boolean, ptr_to, u8, u32, u64
+from mmulator.base.rules import proxies as rules
+from mmulator.base.rules import tensor_memory
+from mmulator.ptx.program.addresses import SLOT_SHARED, SLOT_SHIFT
+from mmulator.runtime.native.asynchrony.boxes import next_row, row_inside, row_offset
+from mmulator.runtime.native.asynchrony.maps import MOST_ROW, Box
+from mmulator.runtime.native.asynchrony.tensor import begin_of, first_byte, take_row
+from mmulator.runtime.native.asynchrony.transfers import entry, payload_of
+from mmulator.runtime.native.hooks.events import Access, PayloadShape
+from mmulator.runtime.native.state import FULL, Cluster, Transfer, TransferKind, Warp
 from mmulator.sanitizer.checks.proxy_state import is_issue, map_used_by, map_written, name_of, proxies_of, slot_of_issue, warp_of
 from mmulator.sanitizer.found import Found, find_against
 from mmulator.sanitizer.order.clocks import agent_of, issue_knows, latest_in

@@ -1,4 +1,4 @@
-"""The rule that two unordered accesses of the generic proxy break (rules/races.py), and tables of such decisions.
+"""The rule that two unordered accesses of the generic proxy break (base/rules/races.py), and tables of such decisions.
 
 Two writes of the same bytes are not a finding if the second leaves the first one's value: programs do this on purpose, and no
 run can tell the order of such writes. So a write stays pending until the next hook of its cluster, when it has been done.
@@ -12,14 +12,14 @@ conditions (tests/sanitizer/test_decisions.py).
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from mmulator.codegen.lang import native
-from mmulator.codegen.ops import cast_ptr, select, stack
-from mmulator.codegen.types import CodeError, boolean, ptr_to, u8, u32, u64
-from mmulator.codegen.values import Builder, Value, constant
-from mmulator.native.hooks.moves import LOADED, READ
-from mmulator.native.memory.windows import peek
-from mmulator.native.state import Warp
-from mmulator.rules import races as rules
+from mmulator.base.codegen.lang import native
+from mmulator.base.codegen.ops import cast_ptr, select, stack
+from mmulator.base.codegen.types import CodeError, boolean, ptr_to, u8, u32, u64
+from mmulator.base.codegen.values import Builder, Value, constant
+from mmulator.base.rules import races as rules
+from mmulator.runtime.native.hooks.moves import LOADED, READ
+from mmulator.runtime.native.memory.windows import peek
+from mmulator.runtime.native.state import Warp
 from mmulator.sanitizer.found import ROOM, Found, find_entry, of_launch
 from mmulator.sanitizer.order.clocks import knows
 from mmulator.sanitizer.shadow import records as rec
@@ -36,7 +36,7 @@ class DecisionRow(NamedTuple):
 
 
 class Decisions:
-    """A table whose rules are names of a module of rules/."""
+    """A table whose rules are names of a module of base/rules/."""
 
     def __init__(self, rules: ModuleType, text: str) -> None:
         head, *lines = text.strip().splitlines()

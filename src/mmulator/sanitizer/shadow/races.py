@@ -1,13 +1,13 @@
 """Accesses of threads, as memory's hooks report them: each is checked against the shadow of its bytes (shadow.py).
 
 Lanes of one store or cp.async that write different bytes to one place are found here, too: the result is not specified. Lanes
-that store one sum of a butterfly of shuffles may differ in its rounding (program/butterflies.py).
+that store one sum of a butterfly of shuffles may differ in its rounding (ptx/program/butterflies.py).
 """
 
 from collections.abc import Mapping
 
-from mmulator.codegen.lang import Native, native
-from mmulator.codegen.ops import (
+from mmulator.base.codegen.lang import Native, native
+from mmulator.base.codegen.ops import (
     all_lanes,
     bits_mask,
     bits_of,
@@ -21,16 +21,16 @@ from mmulator.codegen.ops import (
     store,
     trailing_zeros,
 )
-from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
-from mmulator.native.asynchrony.pending import entry, queue
-from mmulator.native.hooks.events import PROXY_SHIFT, Access, Order, Proxy, by
-from mmulator.native.hooks.events import SCOPE_SHIFT as ORDER_SCOPE
-from mmulator.native.hooks.events import SIZE_SHIFT as ORDER_SIZE
-from mmulator.native.memory.rows import CHUNK
-from mmulator.native.memory.windows import SHARED
-from mmulator.native.state import COPIES, LANES, Queue, Warp
-from mmulator.program.addresses import RANK_SHIFT
-from mmulator.rules.races import LANES_DIFFER, MATRIX_ROWS
+from mmulator.base.codegen.types import boolean, ptr_to, u8, u32, u64
+from mmulator.base.rules.races import LANES_DIFFER, MATRIX_ROWS
+from mmulator.ptx.program.addresses import RANK_SHIFT
+from mmulator.runtime.native.asynchrony.pending import entry, queue
+from mmulator.runtime.native.hooks.events import PROXY_SHIFT, Access, Order, Proxy, by
+from mmulator.runtime.native.hooks.events import SCOPE_SHIFT as ORDER_SCOPE
+from mmulator.runtime.native.hooks.events import SIZE_SHIFT as ORDER_SIZE
+from mmulator.runtime.native.memory.rows import CHUNK
+from mmulator.runtime.native.memory.windows import SHARED
+from mmulator.runtime.native.state import COPIES, LANES, Queue, Warp
 from mmulator.sanitizer.found import find, say
 from mmulator.sanitizer.order.clocks import agent_of, copies_agent_of, now
 from mmulator.sanitizer.shadow import records as rec

@@ -8,11 +8,11 @@ shared memory, one of the launch for global memory; a store also has the nodes o
 from enum import IntEnum
 from typing import Any
 
-from mmulator.codegen.lang import native
-from mmulator.codegen.ops import atomic_rmw, cast_ptr, fill_bytes, keep_order
-from mmulator.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
-from mmulator.native.hooks.events import Access
-from mmulator.native.state import Cluster, Warp
+from mmulator.base.codegen.lang import native
+from mmulator.base.codegen.ops import atomic_rmw, cast_ptr, fill_bytes, keep_order
+from mmulator.base.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
+from mmulator.runtime.native.hooks.events import Access
+from mmulator.runtime.native.state import Cluster, Warp
 from mmulator.sanitizer.found import of_cluster, of_launch
 
 
@@ -32,7 +32,7 @@ class AccessKind(IntEnum):
 # Flags of a record: Access.READ, WRITE and ATOMIC, then these.
 READ, WRITE, ATOMIC = int(Access.READ), int(Access.WRITE), int(Access.ATOMIC)
 STRONG = 8
-SCOPE_SHIFT, SCOPE_MASK = 4, 7  # scope of a strong access: native/hooks/events.py, SCOPES
+SCOPE_SHIFT, SCOPE_MASK = 4, 7  # scope of a strong access: runtime/native/hooks/events.py, SCOPES
 MANY = 1 << 7  # several lanes access the same bytes with one instruction
 PER_LANE = 1 << 8  # the agent is that of lane 0; lane l has agent + l
 STEADY = 1 << 9  # a read of memory that must not change while the kernel runs
@@ -102,7 +102,7 @@ Area = Struct("Area", [
 
 # The shadow of a launch's global memory: areas by slot, then by address.
 # taken, nodes_taken: records and nodes that clusters have taken.
-# operands, steady, sums, unread: numbers of each site (diagnostics/findings/shadows.py).
+# operands, steady, sums, unread: numbers of each site (sanitizer/diagnostics/findings/shadows.py).
 LaunchRaces = Struct("LaunchRaces", [
     ("areas", ptr_to(Area)), ("slots", u64), ("regions", ptr_to(Area)), ("region_count", u64),
     ("taken", u32), ("room", u32), ("nodes_taken", u32), ("node_room", u32),
@@ -110,8 +110,8 @@ LaunchRaces = Struct("LaunchRaces", [
     ("steady", ptr_to(u32)), ("sums", ptr_to(u32)), ("unread", ptr_to(u32)),
 ])  # fmt: skip
 
-# What a load of a warp has read (program/undefined.py). unread, raced: lanes of which no instruction has read it since; those of
-# them for which another thread may have written it. site: the load's.
+# What a load of a warp has read (ptx/program/undefined.py). unread, raced: lanes of which no instruction has read it since; those
+# of them for which another thread may have written it. site: the load's.
 Loaded = Struct("LoadedValue", [("unread", u32), ("raced", u32), ("site", u32)])
 DOUBTS = 64
 # A write that is a race if it changes the bytes.
@@ -121,7 +121,7 @@ PendingWrite = Struct("PendingWrite", [
 ])  # fmt: skip
 
 # The shadow of a resident cluster. stride: sheets of a CTA. pattern_mask: number of patterns - 1. order: semantics and scope of
-# the current access (native/hooks/events.py). loaded, loads: `loads` entries for each warp.
+# the current access (runtime/native/hooks/events.py). loaded, loads: `loads` entries for each warp.
 Races = Struct("Races", [
     ("shared", Store), ("global_", Store), ("launch", ptr_to(LaunchRaces)),
     ("cells", ptr_to(u64)), ("sheets", ptr_to(u32)), ("stride", u32), ("sheet_count", u32),

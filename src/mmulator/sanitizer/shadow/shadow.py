@@ -16,8 +16,8 @@ cell, so that cells which lanes read side by side share a list.
 
 from typing import Any
 
-from mmulator.codegen.lang import native
-from mmulator.codegen.ops import (
+from mmulator.base.codegen.lang import native
+from mmulator.base.codegen.ops import (
     atomic_rmw,
     cast_ptr,
     compare_exchange,
@@ -28,9 +28,9 @@ from mmulator.codegen.ops import (
     select,
     trailing_zeros,
 )
-from mmulator.codegen.types import boolean, ptr_to, u8, u32, u64
-from mmulator.native.state import Warp
-from mmulator.program.addresses import FIRST_GLOBAL_SLOT, RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.base.codegen.types import boolean, ptr_to, u8, u32, u64
+from mmulator.ptx.program.addresses import FIRST_GLOBAL_SLOT, RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.runtime.native.state import Warp
 from mmulator.sanitizer.shadow import records as rec
 from mmulator.sanitizer.shadow.before import behind, check_access, check_readers, read_by_itself, was_read, with_reader
 

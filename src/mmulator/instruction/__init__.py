@@ -1,5 +1,0 @@
-"""The API for single matrix instructions without a kernel: one instruction on arrays, and products of whole matrices."""
-
-from mmulator.instruction.instruction import Instruction
-
-__all__ = ["Instruction"]

@@ -1,1 +1,0 @@
-"""Matrix instructions: wgmma, wmma, moves of matrices. The products themselves are in twin/."""

@@ -1,1 +1,0 @@
-"""Launches of a program, and what is asked about them: an inquiry (driver/inquiries.py) in a file each."""

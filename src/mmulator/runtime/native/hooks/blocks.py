@@ -1,0 +1,49 @@
+"""Hooks for the way of warps through a kernel's blocks of code, and for what they wait for."""
+
+from mmulator.base.codegen.lang import hook
+from mmulator.base.codegen.types import i32, ptr, ptr_to, u32
+from mmulator.runtime.native.state import Transfer, Warp
+
+
+@hook
+def block_begins(w: ptr_to(Warp), mask: u32, block: i32, size: u32) -> None:
+    """Called when lanes of a warp begin a block of code, whenever its executions are counted. size: its instructions."""
+
+
+@hook
+def block_again(w: ptr_to(Warp), mask: u32, block: i32, left: u32) -> None:
+    """Called when lanes wait that will begin their block again.
+
+    w, mask, block: the warp, the lanes that began the block, and the block.
+    left: lanes among them that wait. If all do, the execution no longer counts.
+    """
+
+
+@hook
+def guarded(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    """Called for an instruction with a guard that is no branch. mask: lanes of the block whose guard is false."""
+
+
+@hook
+def branched(w: ptr_to(Warp), mask: u32, taken: u32, site: u32) -> None:
+    """Called at the end of a block where lanes may part. taken: lanes of `mask` whose guard is true."""
+
+
+@hook
+def steered(w: ptr_to(Warp), mask: u32, taken: ptr_to(u32), site: u32) -> None:
+    """Called before lanes may part. taken: taken[0] are the lanes of `mask` whose guard is true; the hook may change them."""
+
+
+@hook
+def mbarrier_slept(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, site: u32) -> None:
+    """Called when lanes (each at host[lane]) begin to sleep until the phase of their parity is complete."""
+
+
+@hook
+def group_closed(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    """Called at cp.async.commit_group."""
+
+
+@hook
+def transfer_over(t: ptr_to(Transfer)) -> None:
+    """Called when a bulk operation is complete, before its mbarriers hear of its last bytes."""
