@@ -41,7 +41,8 @@ KERNELS = (
 )  # fmt: skip
 UNLOWERED = "import sys; sys.modules['mmulator.compiler.kernel'] = None\n"
 KNOWING = (
-    "ptx.parser", "ptx.tree", "isa.table", "isa.effects", "program.blocks", "codegen.lang", "codegen.values", "layouts", "twin",
+    "ptx.parser", "ptx.tree", "isa.table", "isa.effects", "ptx.program.blocks", "base.codegen.lang", "base.codegen.values",
+    "matrix.layouts", "matrix.twin",
 )  # fmt: skip
 UNPARSED = UNLOWERED + (
     f"sys.modules.update(dict.fromkeys(('mmulator.' + n for n in {KNOWING}), None), **{{'llvmlite.binding': None}})\n"

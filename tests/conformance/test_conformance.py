@@ -444,7 +444,8 @@ def test_capture_and_replay(captured: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_a_clone_has_the_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package finds those of the folder that it is run in."""
-    monkeypatch.setattr(vectors, "__file__", str(tmp_path / "lib/python3/site-packages/mmulator/conformance/vectors.py"))
+    installed = tmp_path / "lib/python3/site-packages/mmulator/evaluation/conformance/vectors.py"
+    monkeypatch.setattr(vectors, "__file__", str(installed))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "vectors").mkdir()
     with pytest.raises(MmulatorError, match=r"and not in \./vectors"):

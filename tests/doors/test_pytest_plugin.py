@@ -255,8 +255,8 @@ def test_needs(mmulator):
 
 
 def test_without_the_option_nothing_happens(tmp_path: Path) -> None:
-    loaded = {"mmulator", "mmulator.doors", "mmulator.doors.pytest_plugin", "mmulator.base.lazy", "mmulator.host.settings",
-              "mmulator.host.settings.readers"}  # fmt: skip
+    loaded = {"mmulator", "mmulator.doors", "mmulator.doors.pytest_plugin", "mmulator.base", "mmulator.base.lazy",
+              "mmulator.host", "mmulator.host.settings", "mmulator.host.settings.readers"}  # fmt: skip
     (tmp_path / "test_none.py").write_text(WITHOUT.replace("LOADED", repr(loaded)))
     lines = run(tmp_path, "-rs", "test_none.py")
     assert "1 passed, 1 skipped" in lines[-1] and any("needs pytest --mmulator" in line for line in lines)

@@ -34,7 +34,7 @@ def test_wrong():
     launch("twice")
 
 def test_right(mmulator):
-    assert launch("once").findings == () and mmulator.base.findings == [] and current().device.name == DEVICE
+    assert launch("once").findings == () and mmulator.findings == [] and current().device.name == DEVICE
     print("seed of", mmulator.seed)
 
 def test_in_a_fixture(launched):

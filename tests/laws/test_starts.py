@@ -22,15 +22,14 @@ STARTS = {
     )),
     "run": ("from mmulator.cli.app import run; run(['run', 'examples/handwritten/launch.toml'])", 90, (
         "shutil", "rich", "ml_dtypes", "mmulator.host.jobs.judgement", "mmulator.base.findings", "mmulator.base.rules",
-        "mmulator.matrix.layouts",
-        "mmulator.sanitizer.diagnostics",
+        "mmulator.matrix.layouts", "mmulator.sanitizer.diagnostics",
     )),
     "check": ("from mmulator.cli.app import run; run(['check', 'examples/handwritten/mma.ptx'])", 146, ("shutil", "ml_dtypes")),
-    "help": ("from mmulator.cli.app import run; run(['--help'])", 13, ("numpy", "rich", "mmulator.base.codegen")),
+    "help": ("from mmulator.cli.app import run; run(['--help'])", 14, ("numpy", "rich", "mmulator.base.codegen")),
 }  # fmt: skip
 NEVER = (
-    "llvmlite.binding", "pydantic", "mmulator.ptx.parser", "mmulator.matrix.twin", "mmulator.sanitizer",
-    "mmulator.matrix.inspect",
+    "llvmlite.binding", "pydantic",
+    "mmulator.ptx.parser", "mmulator.matrix.twin", "mmulator.sanitizer", "mmulator.matrix.inspect",
 )  # fmt: skip
 
 

@@ -91,7 +91,7 @@ SELDOM = {"sync_members", "bar_result", "bulk_groups", "stack", "issued", "commi
 def test_who_writes_what_is_seldom_used_says_so() -> None:
     """Such fields of a warp are renewed where `used` says that they were written."""
     marked = set()
-    for path in (Path(mmulator.__file__).parent / "native").rglob("*.py"):
+    for path in (Path(mmulator.__file__).parent / "runtime" / "native").rglob("*.py"):
         if path.stem == "renewal":
             continue
         for function in ast.walk(ast.parse(path.read_text())):

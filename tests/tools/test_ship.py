@@ -70,9 +70,9 @@ def test_a_first_start_compiles_nothing_that_came_with_the_package(tmp_path: Pat
 
 @pytest.mark.parametrize("when", ["before", "meanwhile", "never"])
 def test_objects_of_files_that_change_are_not_made(when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    edited = tmp_path / "twin" / "0.py"
+    edited = tmp_path / "matrix" / "twin" / "0.py"
     for folder in sources.FOLDERS:
-        (tmp_path / folder).mkdir()
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         for number in range(2):
             (tmp_path / folder / f"{number}.py").write_text("")
     monkeypatch.setattr(sources, "PACKAGE", tmp_path)

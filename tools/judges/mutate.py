@@ -69,8 +69,8 @@ AREAS: dict[str, tuple[str, ...]] = {
 EXPLAINED = {
     "compiler/meaning/video.py _place: 0 -> 1": "nothing changes: of a whole word the lowest bit is not read",
     "compiler/meaning/integer.py _high: 64 -> 65": "nothing changes: the function is in line then",
-    "numerics/sfu/unit.py lg2: 0 -> 1, 4": "nothing changes: the sum is never 0",
-    "numerics/sfu/unit.py ex2: 127 -> 128": "nothing changes: the exponents between lead to the same ends below",
+    "matrix/numerics/sfu/unit.py lg2: 0 -> 1, 4": "nothing changes: the sum is never 0",
+    "matrix/numerics/sfu/unit.py ex2: 127 -> 128": "nothing changes: the exponents between lead to the same ends below",
     "runtime/native/asynchrony/transfers.py chance: + -> -": "another random number, as good",
     "runtime/native/asynchrony/tensor.py move_tensor_load: 0 -> 1": "nothing changes: rows are copied one by one, not together",
     "matrix/layouts/sparse/metadata.py _places: + -> -": "nothing changes: 0 is added",
@@ -78,7 +78,7 @@ EXPLAINED = {
     "matrix/layouts/tensormap/rules.py _tensor: 0 -> 1, 3": "nothing changes: stride 0 is legal, so has no hint",
     "matrix/numerics/dot.py step: < -> <=": "nothing changes: it is an infinity",
     "matrix/numerics/dot.py group_scales: True -> False": "nothing changes: both sides have as many scale factors",
-    "numerics/arrays.py _instruction: and -> or": "nothing changes: scale factors of A and B come together",
+    "matrix/numerics/arrays.py _instruction: and -> or": "nothing changes: scale factors of A and B come together",
     "matrix/numerics/element.py _step: True -> False": "nothing changes: the lists have one length",
     "runtime/native/asynchrony/tensor.py tensor_load: 0 -> 1, 4":
         "nothing changes: the words of this fault do not have the number",

@@ -2,8 +2,7 @@
 
 Each instruction that may read such a register (ptx/program/undefined.py) gets a few operations on masks of lanes
 (emit/shadow.py). Undefined values may be copied and computed with. They matter if lanes branch on them, use them as an address,
-or store them to memory that other threads see. Products propagate them element by element: a tile may be computed as a whole and
-stored in part.
+or store them to memory that other threads see. Products propagate them by element: a tile may be stored in part.
 """
 
 from collections.abc import Callable, Iterable

@@ -49,17 +49,14 @@ RAW = {8: u8, 16: u16, 32: u32}
 
 
 class Decoded:
-    """16 decoded elements: value (f32 lanes), exponent and significand in i32 lanes, and whether they are zero, special or
-    negative.
+    """16 decoded elements: value (f32 lanes), exponent and significand (i32 lanes), and which are zero, special or negative.
 
     emin: exponent of subnormals, if it is not the type's own.
     """
 
     def __init__(self, t: ElementType, raw: Value, emin: int | None = None) -> None:
         self.type = t
-        bits = raw
-        if t.name == "tf32":
-            bits = bits & 0xFFFFE000
+        bits = raw & 0xFFFFE000 if t.name == "tf32" else raw
         full = t.mantissa + t.exponent
         shift = 13 if t.name == "tf32" else 0
         field = I((bits >> (t.mantissa + shift)) & ((1 << t.exponent) - 1))

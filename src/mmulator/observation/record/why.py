@@ -477,29 +477,24 @@ class Explainer:
                 ))
         return replace(cause, inputs=(given,))
 
-
-def _converted(
-    self: Explainer, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: Way
-) -> Cause | None:
-    """cvt of two numbers to a packed type: the one that the bits are made of."""
-    ins = self.trail.instruction(step)
-    sources = ins.operands[1:]
-    element, count = parts_of(ins.form["type"])
-    if ins.effects.flow is not Flow.BESIDE or count != 2 or len(sources) < 2:
-        return None
-    half = type_bits(ins.form["type"]) // 2
-    if low // half != (low + width - 1) // half:
-        return None
-    operand = sources[0] if low // half else sources[1]  # a is the upper half
-    given = known_type(signature_of(ins.form, ins.operands)[1].type, operand)
-    return replace(
-        cause, type=element if width == half else cause.type,
-        inputs=(self._followed(step, lane, operand, given, 0, type_bits(given), path),),
-    )  # fmt: skip
+    def _converted(self, step: TrailStep, lane: int, name: str, low: int, width: int, cause: Cause, path: Way) -> Cause | None:
+        """cvt of two numbers to a packed type: the one that the bits are made of."""
+        ins = self.trail.instruction(step)
+        sources = ins.operands[1:]
+        element, count = parts_of(ins.form["type"])
+        if ins.effects.flow is not Flow.BESIDE or count != 2 or len(sources) < 2:
+            return None
+        half = type_bits(ins.form["type"]) // 2
+        if low // half != (low + width - 1) // half:
+            return None
+        operand = sources[0] if low // half else sources[1]  # a is the upper half
+        given = known_type(signature_of(ins.form, ins.operands)[1].type, operand)
+        source = self._followed(step, lane, operand, given, 0, type_bits(given), path)
+        return replace(cause, type=element if width == half else cause.type, inputs=(source,))
 
 
 _TELLERS: dict[Flow, Any] = {
     Flow.CHOICE: Explainer._choice, Flow.LANES: Explainer._shuffled, Flow.LOADED: Explainer._loaded,
     Flow.REDUCED: Explainer._of_all, Flow.WARP: Explainer._of_all,
-    Flow.ROWS: Explainer._rows, Flow.TILE: Explainer._rows, Flow.BESIDE: _converted,
+    Flow.ROWS: Explainer._rows, Flow.TILE: Explainer._rows, Flow.BESIDE: Explainer._converted,
 }  # fmt: skip

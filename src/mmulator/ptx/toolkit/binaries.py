@@ -68,7 +68,7 @@ def _fat_binaries(data: bytes) -> Iterator[tuple[fatbin.FatEntry, ...]]:
 
 
 def _device(entries: Sequence[fatbin.FatEntry]) -> str:
-    """The device for a file where nobody names one."""
+    """The device on which a file's kernels run where the caller names none."""
     targets = {entry.target for entry in entries if entry.kind == "PTX"}
     return next((d for d in (USUAL, *DEVICES) if any(target.runs_on(d) for target in targets)), USUAL)
 

@@ -205,7 +205,7 @@ def unlz4(packed: bytes, size: int) -> bytes:
 
 
 def _count(packed: bytes, at: int, count: int) -> tuple[int, int]:
-    """(a length, where it ends): 15 goes on in the following bytes, up to the first that is not 255."""
+    """(a length, the position of the byte after it) in LZ4: bytes after a 15 are added to it, up to the first that is not 255."""
     if count == 15:
         while packed[at] == 255:
             count, at = count + 255, at + 1
