@@ -16,8 +16,8 @@ import statistics
 import time
 from pathlib import Path
 
+from evidence.capture.counters import counted
 from tests.support import corpus
-from tools.capture.counters import counted
 
 METRIC = "gpu__time_duration.sum"
 

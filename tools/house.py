@@ -1,12 +1,17 @@
-"""The measures of the package, in a table: python -m tools.house
+"""The measures of the package, in two tables.
 
-What the laws of tests/laws limit or forbid, and what they only watch: who changes the structure compares the numbers before and
-after.
+    python -m tools.house              # sizes of rooms and layers beside their budgets; measures of the structure
+    python -m tools.house --budgets    # tools/budgets.toml anew: today's sizes and a hundredth more
+
+The second table has what the laws of tests/laws limit or forbid, and what they only watch: who changes the structure compares the
+numbers before and after.
 """
 
 from __future__ import annotations
 
 import ast
+import re
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from importlib import import_module
@@ -15,6 +20,8 @@ from pathlib import Path
 from tests.laws import test_architecture as architecture
 from tests.laws import test_effects as effects
 from tests.laws import test_words as words
+from tests.support import sizes
+from tests.support.sizes import Size
 
 # Names that a law lets through: the lists by their places in tests/laws.
 EXCUSES = (
@@ -60,10 +67,7 @@ def folders() -> dict[str, set[str]]:
 
 
 def of_structure(trees: dict[Path, ast.AST]) -> Iterator[Row]:
-    lines, files = architecture.sizes()
-    for room, count in lines.most_common():
-        if (architecture.ROOT / room).is_dir():
-            yield f"lines of {room}", count, f"{100 * count / sum(lines[r] for r in architecture.ROOMS):.1f} %"
+    _, files = architecture.sizes()
     folder, longest = max(((f, n) for f, n in files.items() if f.name != "isa"), key=lambda x: x[1])
     yield "longest folder (files; isa/ has chapters)", longest, place(folder)
     circles = architecture.circles(folders())
@@ -105,14 +109,58 @@ def of_size(trees: dict[Path, ast.AST]) -> Iterator[Row]:
 def rows() -> list[Row]:
     """(measure, number, where or what) of every measure."""
     trees: dict[Path, ast.AST] = {p: ast.parse(p.read_text()) for p in FILES}
-    total = sum(len(p.read_text().splitlines()) for p in FILES)
-    return [("lines of src", total, f"{len(FILES)} files"), *of_structure(trees), *of_words(trees), *of_size(trees)]
+    return [*of_structure(trees), *of_words(trees), *of_size(trees)]
 
 
-def main() -> None:
+# sizes ----------------------------------------------------------------------------------------------------------------
+def layers(every: dict[Path, Size]) -> dict[str, Size]:
+    """The size of each layer of a room that has several, in the order of imports, and of each door."""
+    found = {name: Size() for name in architecture.RANK if not name.endswith("/.")}
+    for path in architecture.FILES:
+        name = architecture.layer(path)
+        if name == "doors/." and len(parts := path.relative_to(architecture.ROOT).parts) > 2:
+            name = "/".join(parts[:2])
+        if not name.endswith("/."):
+            found[name] = found.get(name, Size()).plus(every[path])
+    return found
+
+
+def table_of_sizes() -> Iterator[str]:
+    """Lines of the table: each folder and room beside its budget, each layer, and the goals that are not reached."""
+    every = sizes.sizes()
+    found, limits, inner = sizes.totals(every), sizes.budgets(), layers(every)
+
+    def line(name: str, one: Size, limit: Size | None = None) -> str:
+        share = f"{100 * one.lines / found['src'].lines:.1f} %" if name.startswith(("src/", " ")) else ""
+        return f"{name:28}" + "".join(f"{n:10,}" for n in one) + f"{share:>9}" + "".join(f"{n:11,}" for n in limit or ())
+
+    yield f"{'':28}{'files':>10}{'lines':>10}{'tokens':>10}{'of src':>9}{'at most':>11}"
+    rooms = [f"src/{room}" for room in architecture.ROOMS if f"src/{room}" in found]
+    for name in ("src", *rooms, f"src/{sizes.LOOSE}", *sizes.FOLDERS[1:]):
+        yield line(name, found[name], limits.get(name))
+        yield from (line(f"    {n}", one) for n, one in inner.items() if n.startswith(f"{name.removeprefix('src/')}/"))
+    goals = sizes.budgets("goals")
+    yield from (f"goal not reached: {sentence}" for sentence in sizes.passed({n: found[n] for n in goals}, goals))
+
+
+def with_budgets(text: str, found: dict[str, Size]) -> str:
+    """The text of tools/budgets.toml with a budget for each size; what stands before them and the reasons beside numbers stay."""
+    head, mark, old = text.partition("[budgets]\n")
+    reasons = dict(re.findall(r'^"(.+)" = \{.*\}(  # .*)$', old, re.MULTILINE))
+    numbers = {name: zip(Size._fields, one.with_room()) for name, one in sorted(found.items())}
+    lines = ((name, ", ".join(f"{what} = {n:_}" for what, n in of)) for name, of in numbers.items())
+    return head + mark + "".join(f'"{name}" = {{ {text} }}{reasons.get(name, "")}\n' for name, text in lines)
+
+
+def main(arguments: list[str]) -> None:
+    if arguments == ["--budgets"]:
+        sizes.BUDGETS.write_text(with_budgets(sizes.BUDGETS.read_text(), sizes.totals(sizes.sizes())))
+        print(f"written: {sizes.BUDGETS}")
+        return
+    print(*table_of_sizes(), "", sep="\n")
     for what, count, where in rows():
         print(f"{what:44} {count:7,}  {where}")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -48,7 +48,7 @@ def test_what_has_no_meaning_is_refused() -> None:
 
 def test_every_case_was_captured() -> None:
     missing = [c.name for c in cases() if c.name not in atomic_vectors.stored()]
-    assert not missing, "run tools/capture/atomics.py on a GPU for them"
+    assert not missing, "run evidence/capture/atomics.py on a GPU for them"
 
 
 @pytest.mark.parametrize("name", list(groups()))

@@ -85,9 +85,7 @@ def test_unsupported_instructions_fail_the_check(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)])
-def test_syntax_errors_and_missing_files(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, flags: tuple[str, ...]
-) -> None:
+def test_syntax_errors_and_missing_files(capsys: pytest.CaptureFixture[str], tmp_path: Path, flags: tuple[str, ...]) -> None:
     file = tmp_path / "k.ptx"
     file.write_bytes(b".version 8.7\n.target \xff\n")
     for path, words in (

@@ -210,9 +210,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("more", "message"), WRONG, ids=lambda x: "" if isinstance(x, str) else " ".join(x))
-def test_wrong_values_are_launch_errors(
-    folder: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
-) -> None:
+def test_wrong_values_are_launch_errors(folder: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str) -> None:
     Path("bad.npy").write_bytes(b"\x93NUMPY\x01\x00\x10\x00{'descr': '<f4'")
     np.savez_compressed("two.npz", A=np.arange(1000), B=np.arange(9))
     data = bytearray(Path("two.npz").read_bytes())

@@ -10,7 +10,7 @@ import pytest
 
 from mmulator.doors.cublas import names, rows, table
 from mmulator.doors.library import files
-from mmulator.doors.library.loaded import BLAS
+from mmulator.doors.library.libraries import BLAS
 from tests.support.places import DATA, ROOT
 
 CC = shutil.which("cc")

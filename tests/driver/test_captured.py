@@ -90,9 +90,7 @@ def test_examples(tmp_path: Path, example: str) -> None:
     loaded = driver.load(job.ptx.read_text(), "k.ptx")
     function = loaded.function(job.entry or next(iter(loaded.module)))
     values = [resolve(a.value, job.arrays()) for a in job.arguments]
-    launch = function.kernel.prepared(
-        job.grid, job.block, values, job.shared, driver.device.name, job.cluster, job.cooperative
-    )
+    launch = function.kernel.prepared(job.grid, job.block, values, job.shared, driver.device.name, job.cluster, job.cooperative)
     driver.run(function, launch.shape, launch.arguments.params.tobytes(), launch.arguments.buffers)
     result = again(tmp_path)
     assert result.ok and result.comparisons and not result.uncompared

@@ -19,9 +19,7 @@ from mmulator.matrix.layouts import sparse
 F16 = "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
 BF16 = "mma.sp.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32"
 S4 = "mma.sp.sync.aligned.m16n8k128.row.col.s32.s4.s4.s32"
-KINDS: list[Form] = list(
-    {(f.family, f.k, f.atype, f.kind, f.ordered_metadata): f for f in matrix_forms() if f.sparse}.values()
-)
+KINDS: list[Form] = list({(f.family, f.k, f.atype, f.kind, f.ordered_metadata): f for f in matrix_forms() if f.sparse}.values())
 
 
 def seeded(*shape: int) -> Any:

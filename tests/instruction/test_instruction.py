@@ -56,9 +56,7 @@ def test_compute_and_execute_agree_and_are_exact_on_small_integers(text: str) ->
     else:
         expected = exact[0] @ exact[1] + exact[2]
     assert np.array_equal(d.astype(np.float64), expected)
-    registers = i.execute(
-        a=i.layout("a").to_registers(a), b=i.layout("b").to_registers(b), c=i.layout("c").to_registers(c)
-    )
+    registers = i.execute(a=i.layout("a").to_registers(a), b=i.layout("b").to_registers(b), c=i.layout("c").to_registers(c))
     assert np.array_equal(i.layout("d").to_matrix(registers), d)
 
 

@@ -100,9 +100,7 @@ def test_default_scale_vec_is_that_of_the_kind() -> None:
         ("add.s32", None, None, "add", "known: mma"),
     ],
 )
-def test_errors_point_and_advise(
-    text: str, target: str | None, ptx: tuple[int, int] | None, word: str, says: str
-) -> None:
+def test_errors_point_and_advise(text: str, target: str | None, ptx: tuple[int, int] | None, word: str, says: str) -> None:
     with pytest.raises(InvalidInstructionError) as caught:
         parse_mnemonic(text, target=Target.parse(target) if target else None, ptx=ptx)
     error = caught.value

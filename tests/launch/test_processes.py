@@ -48,9 +48,7 @@ def matmul():
 def start(code: str, cache: Path) -> subprocess.Popen[str]:
     environment = {**os.environ, "MMULATOR_CACHE": str(cache)}
     command = [sys.executable, "-c", SETUP + code]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT
-    )
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
 
 
 def finish(process: subprocess.Popen[str], seconds: float = PATIENCE) -> str:

@@ -1,6 +1,7 @@
 """One direction of imports, no circles, one name on every storey, and files that need no map."""
 
 import ast
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -207,17 +208,25 @@ def test_no_file_needs_a_map() -> None:
     assert not long
 
 
-PAGES = "tools.pages"  # pages that are made of the tables: tests compare them with the files that there are
+# What a folder beside src/mmulator does not import; tests/tools and tests/evidence are there to test them.
+STRANGERS = {
+    "src": ("tools", "evidence", "tests", "benchmarks"), "tools": ("evidence", "benchmarks"),
+    "tests": ("tools", "evidence", "benchmarks"),
+}  # fmt: skip
+PAGES = ("tools.pages", "evidence.pages")  # tests compare made pages with the files that there are
 
 
-def test_tests_do_not_use_tools() -> None:
-    """What tests need is in tests/support; tests/tools tests the tools, and tests of pages ask those who make them."""
-    tests = places.ROOT / "tests"
-    found = []
-    for path in sorted(p for p in tests.rglob("*.py") if p.relative_to(tests).parts[0] != "tools"):
-        for node in statements(path)[0] if "tools" in path.read_text() else ():
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-            found += [f"{path.relative_to(tests)}: {n}" for n in names if n.split(".")[0] == "tools" and not n.startswith(PAGES)]
+@pytest.mark.parametrize("folder", STRANGERS)
+def test_the_product_does_not_use_its_evidence(folder: str) -> None:
+    """src stands alone, tools make the product without the evidence, and what tests need is in tests/support."""
+    word, found = re.compile("|".join(STRANGERS[folder])), []
+    for path in sorted((places.ROOT / folder).rglob("*.py")):
+        if path.parent.relative_to(places.ROOT).as_posix() in ("tests/tools", "tests/evidence"):
+            continue
+        for node in statements(path)[0] if word.search(path.read_text()) else ():
+            before = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            modules = [m for a in node.names if (m := before + a.name).split(".")[0] in STRANGERS[folder]]
+            found += [f"{path}: {m}" for m in modules if folder != "tests" or not m.startswith(PAGES)]
     assert not found
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from evidence import pages as results
 from mmulator.host.driver import Settings
 from mmulator.host.module import Module
 from mmulator.host.settings import INTERNAL, variables
@@ -268,7 +269,7 @@ def test_named_files_exist(page: str) -> None:
 
 def test_nothing_is_installed_from_an_index_that_does_not_have_it() -> None:
     """Neither a page nor a message names mmulator to pip: it is installed from a checkout."""
-    folders = ("src", "docs", "tools", "examples")
+    folders = ("src", "docs", "tools", "evidence", "examples")
     files = [p for folder in folders for p in (ROOT / folder).rglob("*") if p.suffix in (".py", ".md")]
     for path in (*files, ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
         for line in path.read_text().replace("in a checkout of mmulator", "").splitlines():
@@ -277,9 +278,9 @@ def test_nothing_is_installed_from_an_index_that_does_not_have_it() -> None:
 
 
 def test_variables_of_the_environment_are_in_the_table() -> None:
-    """Every MMULATOR_ name of the code, the tools, the tests and the pages is known, and every one that is known is used."""
+    """Every MMULATOR_ name of code, tools, evidence, tests and pages is known, and every one that is known is used."""
     named = set()
-    for folder in ("src", "tools", "tests", "docs", "benchmarks"):
+    for folder in ("src", "tools", "evidence", "tests", "docs", "benchmarks"):
         for path in (ROOT / folder).rglob("*.*"):
             if path.suffix in (".py", ".md") and path.parent.name != "settings" and path.name != "robustness.md":
                 named |= {*re.findall(r"(?<![_A-Z])MMULATOR_([A-Z_]*[A-Z])", path.read_text())}
@@ -315,15 +316,16 @@ def test_the_table_of_quick_tests_names_tests() -> None:
     assert [glob for glob in quick.QUICK_CASES if not fnmatch.filter(names, glob)] == []
 
 
-def test_made_pages_are_up_to_date() -> None:
-    stale = [path.name for path, text in spec_map.pages() if not path.exists() or path.read_text() != text]
-    assert not stale, f"run python -m tools.pages.spec_map: {stale}"
+@pytest.mark.parametrize("maker", [spec_map, results], ids=["tables", "evidence"])
+def test_made_pages_are_up_to_date(maker: Any) -> None:
+    stale = [path.name for path, text in maker.pages() if not path.exists() or path.read_text() != text]
+    assert not stale, f"run python -m {maker.__name__}: {stale}"
 
 
 def test_pages_speak_of_what_there_is() -> None:
     """Every region that a page asks for is made, and every maker is used."""
     asked = {m for page in PAGES for m in re.findall(r"<!-- made: (\w+) -->", read(page))}
-    assert asked == set(spec_map.REGIONS)
+    assert asked == {*spec_map.REGIONS, *results.REGIONS} and not spec_map.REGIONS.keys() & results.REGIONS.keys()
 
 
 # supported.md: tried ------------------------------------------------------------------------------------------------
@@ -386,7 +388,7 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in ("src", "tools", "tests/laws", "tests/support"):
+        for name in ("src", "tools", "evidence", "tests/laws", "tests/support"):
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("tests/__init__.py", "tests/conftest.py", "tests/data"):
             (folder / name).symlink_to(ROOT / name)

@@ -154,6 +154,6 @@ def test_commands_without_room(what: str, tmp_path: Path) -> None:
 
 
 def test_tools_write_what_their_reader_asked_for_with_the_same_function() -> None:
-    named = [f"{path.relative_to(ROOT)}:{n}" for path in (ROOT / "tools").rglob("*.py")
+    named = [f"{path.relative_to(ROOT)}:{n}" for folder in ("tools", "evidence") for path in (ROOT / folder).rglob("*.py")
              for n, line in enumerate(path.read_text().splitlines(), 1) if re.search(r"\.json\.write_text\(", line)]  # fmt: skip
     assert not named

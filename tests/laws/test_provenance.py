@@ -43,7 +43,7 @@ def test_what_a_row_names_exists(row: list[str]) -> None:
     _, source, where, compared = row
     source, _, kept = source.partition("; kept in ")
     for word in re.findall(r"`([^`]+)`", f"{source} {kept}"):
-        if word.startswith("tools."):
+        if word.startswith(("tools.", "evidence.")):
             path = ROOT / word.replace(".", "/")
             assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file(), word
         elif not word.startswith("mmulator "):

@@ -78,7 +78,7 @@ def test_no_file_names_a_package_registry_host() -> None:
     """Packages have names; where they are fetched from is up to who installs."""
     hosts = re.compile("|".join(("pypi" + r"\.org", "python" + "hosted", "registry" + r"\.npmjs", "ana" + r"conda\.org")))
     found = []
-    for folder in ("src", "docs", "tests", "tools", "benchmarks", "examples", ".github", "recipe", ".devcontainer"):
+    for folder in ("src", "docs", "tests", "tools", "evidence", "benchmarks", "examples", ".github", "recipe", ".devcontainer"):
         for path in (places.ROOT / folder).rglob("*"):
             if path.suffix in (".py", ".md", ".json", ".toml", ".yml", ".yaml", ".txt", ".cfg"):
                 found += [f"{path}: {hit}" for hit in hosts.findall(path.read_text(errors="replace"))]

@@ -15,9 +15,7 @@ from mmulator.matrix.layouts.sparse import metadata
 
 SPARSE = [f for f in matrix_forms() if f.sparse]
 # one form for each way of placing and reading metadata
-KINDS: list[Form] = list(
-    {(f.family, f.k, sparse.granularity(f), f.atype and f.atype.bits >= 16): f for f in SPARSE}.values()
-)
+KINDS: list[Form] = list({(f.family, f.k, sparse.granularity(f), f.atype and f.atype.bits >= 16): f for f in SPARSE}.values())
 F16 = parse_mnemonic("mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
 F16_WIDE = parse_mnemonic("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32")
 S8 = parse_mnemonic("mma.sp.sync.aligned.m16n8k64.row.col.s32.s8.s8.s32")

@@ -61,7 +61,7 @@ def test_a_word_of_a_b200(word: dict[str, Any]) -> None:
 
 
 # Names of mmasim's: for tcgen05 one for each kind and type of D and of the factors, pairs of types are drawn; for mma rows of
-# the table that no GPU here was asked about. tools/judges/bits.py compares all of them.
+# the table that no GPU here was asked about. evidence/judges/bits.py compares all of them.
 MMASIM = [
     ("TCGen05MMA", "Blackwell", "m64n8k8.kind::tf32.f32.tf32.tf32"),
     ("TCGen05MMA", "Blackwell", "m128n64k16.kind::f16.f32.f16.f16"),

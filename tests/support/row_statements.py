@@ -1,4 +1,4 @@
-"""Statements for every row of the scalar tables, and kernels that run them; a GPU gave their results (tools/capture/rows.py).
+"""Statements for every row of the scalar tables, and kernels that run them; a GPU gave their results (evidence/capture/rows.py).
 
 What a row needs: any two of its modifiers that can stand together (and change the result) stand together in some
 statement. `scalar_vectors` has many already; the others are made here, from the row alone. Results are kept as digests.

@@ -7,17 +7,7 @@ The unit has one datapath: a table row chosen by the leading bits of the argumen
 for rcp) below them, in integers. Its form was first described for the G80 by the envytools project (nvhw/sfu.c).
 """
 
-from mmulator.matrix.numerics.sfu.arithmetic import (
-    FRACTION,
-    HIDDEN,
-    INFINITY,
-    INFINITY64,
-    NAN,
-    NAN16,
-    NAN64,
-    SIGN,
-    is_nan,
-)
+from mmulator.matrix.numerics.sfu.arithmetic import FRACTION, HIDDEN, INFINITY, INFINITY64, NAN, NAN16, NAN64, SIGN, is_nan
 from mmulator.matrix.numerics.sfu.tables import Quadratic, Tables
 
 

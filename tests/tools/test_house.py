@@ -4,7 +4,8 @@ import ast
 
 import pytest
 
-from tools.house import calls, complexity
+from tests.support.sizes import Size
+from tools.house import calls, complexity, with_budgets
 
 
 @pytest.mark.parametrize(("body", "ways"), [
@@ -17,3 +18,15 @@ def test_ways_through_a_function(body: str, ways: int) -> None:
 
 def test_calls_by_name() -> None:
     assert calls(ast.parse("Request(1); backend.Request(2); Request; Launch(Request())"), ("Request", "Launch")) == 4
+
+
+def test_budgets_are_set_anew() -> None:
+    """A hundredth more, lines in hundreds, tokens in thousands; words before the table and reasons stay."""
+    numbers = "{ files = 1, lines = 2, tokens = 3 }"
+    old = f'# words\n[budgets]\n"gone" = {numbers}\n"src" = {numbers}  # tcgen05\n'
+    new = with_budgets(old, {"tests": Size(1, 9950, 99_000), "src": Size(100, 9900, 100_000)})
+    assert new.splitlines() == [
+        "# words", "[budgets]",
+        '"src" = { files = 101, lines = 10_000, tokens = 101_000 }  # tcgen05',
+        '"tests" = { files = 2, lines = 10_100, tokens = 100_000 }',
+    ]  # fmt: skip

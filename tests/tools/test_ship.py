@@ -13,7 +13,7 @@ import pytest
 from mmulator.base.codegen import shipped, sources
 from mmulator.base.codegen.cpus import level_of
 from mmulator.doors.library import files
-from mmulator.doors.library.loaded import BLAS, RUNTIMES
+from mmulator.doors.library.libraries import BLAS, RUNTIMES
 from mmulator.errors import OperandError
 from mmulator.isa.matrix import matrix_forms
 from mmulator.matrix.layouts.instruction_descriptor import BLOCKS, FORMATS, KINDS, SCALED, Variant

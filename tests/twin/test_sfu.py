@@ -35,7 +35,7 @@ KEY_NAMES = [f"{n}{'.ftz' if z else ''}.{t}" for n, t, z in KEYS]
 
 @cache
 def sample() -> dict[str, np.ndarray]:
-    """Outputs of an NVIDIA H200 (written by tools/study/solve_sfu.py sample)."""
+    """Outputs of an NVIDIA H200 (written by evidence/study/solve_sfu.py sample)."""
     with np.load(DATA / "approx_sm_90.npz") as file:
         return {name: file[name] for name in file.files}
 

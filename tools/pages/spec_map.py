@@ -4,7 +4,8 @@
     python -m tools.pages.spec_map --check    # exit code 1 if a page is not up to date
 
 Whole pages: docs/spec-map.md, docs/supported.md, docs/cuda-runtime.md. Regions of other pages stand between
-`<!-- made: NAME -->` and `<!-- end -->`. tests/laws/test_docs.py checks that all of it is up to date.
+`<!-- made: NAME -->` and `<!-- end -->`; those about results of evidence/ are made by evidence/pages.py.
+tests/laws/test_docs.py checks that all of it is up to date.
 """
 
 from __future__ import annotations
@@ -33,8 +34,6 @@ from mmulator.matrix.inspect.explanation.arithmetic import devices as known_devi
 from mmulator.matrix.numerics import profiles
 from tests.support.ptxas import differences as ptxas_differences
 from tests.support.ptxas.row_differences import DIFFERENCES as ROW_DIFFERENCES
-from tools import evaluate
-from tools.judges import indigo, judges
 from tools.pages import options, rules, runtime_page
 from tools.pages.tables import table
 
@@ -318,36 +317,6 @@ def evidence() -> str:
     )
 
 
-def summary() -> str:
-    """README's table: what was compared with what, one line each."""
-    n = figures()
-    run = json.loads((ROOT / "vectors/sm_90/report.json").read_text())["totals"]
-    core, beside = (json.loads((ROOT / f"tools/suites/results/{name}.json").read_text()) for name in (
-        "triton-core-sm_90", "shadow-triton-core"))  # fmt: skip
-    cases, launches = core["counts"], beside["launches"]
-    ran = sum(launches[verdict] for verdict in ("same", "differ", "not deterministic", "fault"))
-    races = [indigo.JUDGE.expected[f"races, {graph}"] for graph in indigo.GRAPHS]
-    sums = json.loads((judges.RESULTS / "bits.json").read_text())["rows"]
-    random, vectors = ([row for row in sums if row["source"] == name] for name in ("mmasim", "vectors"))
-    public, launched = judges.of_projects(), judges.beside_a_gpu()
-    compared = launched.total() - launched["not compared"]
-    other = sum(row["differ"] - row["explained"] for row in (*random, *vectors))
-    return table(("compared", "with", "result"), (
-        ("single instructions, registers", "an H200", f"{run['words']:,} words of {run['forms']:,} forms: {run['wrong']} differ"),
-        ("sums of seven architectures", "mmasim; vectors of 8 GPUs", f"{sum(row['compared'] for row in random):,} and "
-         f"{sum(row['compared'] for row in vectors):,}: {other} differ unexplained"),
-        ("real kernels, bytes", "an H200", f"{n['launches']} launches, replayed by the tests"),
-        ("what is legal", "ptxas", f"{n['verdicts']:,} statements"),
-        ("Triton's `test_core.py`, sm_90", "its own results", f"{cases['passed']:,} of {sum(cases.values()):,} pass, "
-         f"{cases['skipped by the suite']} skipped, {cases.get('wrong', 0)} wrong"),
-        ("its launches", "an H100, beside", f"{launches['same']:,} of {ran:,} leave the same bytes"),
-        (f"kernels of {len(public)} public projects", "an H100, beside", f"{launched['same']} of {compared} launches leave the "
-         f"same bytes; {launched['not deterministic']} the GPU does not repeat, the others are [defects](docs/found.md)"),
-        (f"Indigo's {races[0].planted} planted races", "its authors", f"{min(r.found for r in races)} found; "
-         f"{max(r.flagged for r in races)} of {races[0].clean} clean kernels flagged"),
-    ))  # fmt: skip
-
-
 def differences(cases: Iterable[ptxas_differences.Difference]) -> str:
     rows = ((c.document, c.ptxas, c.judge, f"{c.target}, {c.version[0]}.{c.version[1]}") for c in cases)
     return table(("the document", "ptxas", "of releases", "shown for"), rows)
@@ -363,12 +332,11 @@ def versions_table() -> str:
     return table(("software", "oldest", "the project's tests", "newest that was tried", "for"), cells)
 
 
-REGIONS: dict[str, Callable[[], str]] = {
+Makers = dict[str, Callable[[], str]]
+REGIONS: Makers = {
     "devices": devices,
     "arithmetic": arithmetic,
-    "evaluation": evaluate.page,
     "evidence": evidence,
-    "summary": summary,
     "followed": lambda: differences(ptxas_differences.FOLLOWED),
     "refused": lambda: differences(ptxas_differences.REFUSED),
     "rows": row_differences,
@@ -377,30 +345,34 @@ REGIONS: dict[str, Callable[[], str]] = {
     "versions": versions_table,
     "run": lambda: options.command("run"),
     "variables": lambda: table(("variable", "what it says"), [(f"`{PREFIX}{n}`", text) for n, text in variables().items()]),
-    **judges.REGIONS,
 }
-PAGES: dict[str, Callable[[], str]] = {
+PAGES: Makers = {
     "docs/spec-map.md": spec_map, "docs/supported.md": supported, "docs/cuda-runtime.md": runtime_page.page,
 }  # fmt: skip
 _REGION = re.compile(r"(<!-- made: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
-def with_regions(text: str) -> str:
-    return _REGION.sub(lambda m: m[1] + "\n" + REGIONS[m[2]]() + "\n" + m[4], text)
+def with_regions(regions: Makers) -> Iterator[tuple[Path, str]]:
+    """Every page that has one of these regions, and its text as it should be."""
+
+    def made(found: re.Match[str]) -> str:
+        return f"{found[1]}\n{regions[found[2]]()}\n{found[4]}" if found[2] in regions else found[0]
+
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        text = path.read_text()
+        if any(found[2] in regions for found in _REGION.finditer(text)):
+            yield path, _REGION.sub(made, text)
 
 
 def pages() -> Iterator[tuple[Path, str]]:
-    """Every page with something made in it, and its text as it should be."""
-    for name, make in PAGES.items():
-        yield ROOT / name, make()
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        text = path.read_text()
-        if _REGION.search(text) and path.relative_to(ROOT).as_posix() not in PAGES:
-            yield path, with_regions(text)
+    """Every page with something made of the tables in it, and its text as it should be."""
+    yield from ((ROOT / name, make()) for name, make in PAGES.items())
+    yield from with_regions(REGIONS)
 
 
-def main(arguments: list[str]) -> int:
-    stale = [(path, text) for path, text in pages() if not path.exists() or path.read_text() != text]
+def main(arguments: list[str], pages: Iterable[tuple[Path, str]]) -> int:
+    """Write the pages whose text is another, or with --check only name them. Returns the exit code."""
+    stale = [(path, text) for path, text in pages if not path.exists() or path.read_text() != text]
     for path, text in stale:
         print(path.relative_to(ROOT), "is not up to date" if "--check" in arguments else "written")
         if "--check" not in arguments:
@@ -409,4 +381,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], pages()))

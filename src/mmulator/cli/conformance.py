@@ -85,9 +85,7 @@ def conformance(
         sys.exit(1)
 
 
-def _check(
-    gpu: bool, vectors: Path | None, device: str | None, capture: Path | None, filter: str, paths: list[Path]
-) -> None:
+def _check(gpu: bool, vectors: Path | None, device: str | None, capture: Path | None, filter: str, paths: list[Path]) -> None:
     for given, name in ((vectors, "--vectors"), (device, "--device")):
         if gpu and given is not None:
             raise MmulatorError(f"{name} goes with a replay, not with --gpu")

@@ -140,9 +140,7 @@ def _find(
     return found
 
 
-def _answer(
-    instruction: str, found: Layout, where: tuple[int, ...] | None, place: tuple[int, ...] | None, json: bool
-) -> None:
+def _answer(instruction: str, found: Layout, where: tuple[int, ...] | None, place: tuple[int, ...] | None, json: bool) -> None:
     """Print who holds an element, and what lies in a register; also for another form whose answer differs."""
     from mmulator.matrix.inspect.layouts.layout import other_answer
     from mmulator.matrix.inspect.search import name_in
@@ -155,9 +153,7 @@ def _answer(
     _print_elements(found, ask(found), json, other, not name_in(instruction))
 
 
-def _one_output(
-    pictures: dict[str, str | None], questions: dict[str, str | None], formats: dict[str, bool], json: bool
-) -> None:
+def _one_output(pictures: dict[str, str | None], questions: dict[str, str | None], formats: dict[str, bool], json: bool) -> None:
     """Raise WrongUsage where an option would have no effect. --json goes with questions and --cute, --svg with --png."""
     if "-" in pictures.values():
         exclude({f"{name} -": path == "-" for name, path in pictures.items()}, "standard output takes one")

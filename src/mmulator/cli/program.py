@@ -209,7 +209,7 @@ def libraries(environment: Mapping[str, str]) -> dict[str, str]:
     LD_PRELOAD is for programs and libraries that have the folder of NVIDIA's in them (RPATH), as torch's have.
     """
     from mmulator.doors.library.files import folder
-    from mmulator.doors.library.loaded import RUNTIMES
+    from mmulator.doors.library.libraries import RUNTIMES
 
     place = folder()
 

@@ -11,16 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mmulator.base.errors import LaunchError, MmulatorError
-from mmulator.cli.output import (
-    error_data,
-    exclude,
-    print_error,
-    print_json,
-    print_line,
-    print_table,
-    print_text,
-    width,
-)
+from mmulator.cli.output import error_data, exclude, print_error, print_json, print_line, print_table, print_text, width
 from mmulator.cli.parser import Given, Option, Positional, RowsOf, grouped
 from mmulator.cli.progress import Progress
 from mmulator.host.settings import COMPARING, RESULTS, WHAT, taken

@@ -22,7 +22,7 @@ from mmulator.base.errors import UnsupportedError
 from mmulator.doors.imports import after_import
 from mmulator.doors.libcuda import images
 from mmulator.doors.library.files import folder
-from mmulator.doors.library.loaded import RUNTIMES, resident, stands_in
+from mmulator.doors.library.libraries import RUNTIMES, resident, stands_in
 
 _RUNTIME, _STATIC = "libcute_dsl_runtime.so", "libcuda_dialect_runtime_static.a"
 _DUMPED, _KEPT, _LIBRARIES = "CUTE_DSL_DUMP_DIR", "CUTE_DSL_KEEP", "CUTE_DSL_LIBS"

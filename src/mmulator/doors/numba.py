@@ -13,9 +13,9 @@ from mmulator.base.errors import MmulatorError, UnsupportedError
 from mmulator.base.versions import TABLE
 from mmulator.doors.cuda_core import install as install_core
 from mmulator.doors.cuda_core import with_reason
+from mmulator.doors.launch_site import located
 from mmulator.doors.libcuda.abi import taken
 from mmulator.doors.libcuda.state import state
-from mmulator.doors.where import located
 from mmulator.host.driver.memory import lenders, namers
 from mmulator.observation.record.names import DeviceArray
 from mmulator.runtime.launch.regions import Region

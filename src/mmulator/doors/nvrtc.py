@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mmulator.base.errors import InternalError, UnsupportedError
-from mmulator.doors.library.loaded import resident
+from mmulator.doors.library.libraries import resident
 from mmulator.ptx.toolkit.cubin import with_ptx
 
 _size_at = ctypes.POINTER(ctypes.c_size_t)

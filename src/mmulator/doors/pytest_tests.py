@@ -131,9 +131,7 @@ class ThisTest:
         finally:
             driver.change(replace(driver.settings, device=before))
 
-    def read(
-        self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None, launches: int = 1
-    ) -> None:
+    def read(self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None, launches: int = 1) -> None:
         """Add the findings of a sanitized launch; several that break one rule at one place are one. If the launch ended in an
         error, the test fails for that, or expects it.
         """

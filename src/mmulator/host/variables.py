@@ -12,8 +12,8 @@ from mmulator.base.errors import LaunchError
 from mmulator.base.interop import readable
 from mmulator.base.tables import html_table
 from mmulator.isa.types import TYPES, type_bits
-from mmulator.ptx.declared import Variable
 from mmulator.ptx.program.image import ModuleImage
+from mmulator.ptx.symbols import Variable
 from mmulator.runtime.launch.values import MAP_BYTES, map_memory, tensor_maps
 
 if TYPE_CHECKING:

@@ -68,9 +68,7 @@ def _conversion(m: Mapping[str, str]) -> str | None:
     return None
 
 
-def _cvt(
-    *slots: Slot, operands: tuple[OperandSpec, ...], ptx: tuple[int, int], sm: int, needs: str = "", **more: Any
-) -> Row:
+def _cvt(*slots: Slot, operands: tuple[OperandSpec, ...], ptx: tuple[int, int], sm: int, needs: str = "", **more: Any) -> Row:
     return row(
         "cvt", slots, operands, f"{MOVES}: cvt", ptx, sm,
         need("satfinite", (8, 1), 80) if needs == "satfinite" else (), effects=Effects(flow=Flow.BESIDE), **more,

@@ -39,9 +39,7 @@ def unavailable(form: Form, modifiers: Words, target: Target | None, ptx: tuple[
     text = ".".join((form.opcode, *modifiers))
     if target is not None and not requires.admits(target):
         hint = f"requires .target {requires.describe_targets()}"
-        return NoForm(
-            f"`{text}` is not available for .target {target}", 0, len(text), f"{form.section}, Target ISA Notes", hint
-        )
+        return NoForm(f"`{text}` is not available for .target {target}", 0, len(text), f"{form.section}, Target ISA Notes", hint)
     first = requires.first_ptx(target) if target else requires.ptx
     return NoForm(
         f"`{text}` is not available in PTX ISA {_dotted(ptx or first)}", 0, len(text), f"{form.section}, PTX ISA Notes",

@@ -63,9 +63,7 @@ def matrix_row(
     return Row(name, slots, (), section, requires, effects=effects, signatures=signatures, implied=implied)
 
 
-def operand(
-    name: str, kind: Kind, types: tuple[str, ...] = (), count: int = 1, access: Access = "r", **more: Any
-) -> OperandSpec:
+def operand(name: str, kind: Kind, types: tuple[str, ...] = (), count: int = 1, access: Access = "r", **more: Any) -> OperandSpec:
     """An operand in registers of these types.
 
     name: as the specification spells it.

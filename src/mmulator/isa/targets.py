@@ -116,9 +116,7 @@ def as_ptx(ptx: str | tuple[int, int] | None) -> tuple[int, int] | None:
     return version
 
 
-def as_pair(
-    target: str | Target | None, ptx: str | tuple[int, int] | None
-) -> tuple[Target | None, tuple[int, int] | None]:
+def as_pair(target: str | Target | None, ptx: str | tuple[int, int] | None) -> tuple[Target | None, tuple[int, int] | None]:
     """The target and PTX version that a user names. Raises OperandError for an unknown one, or a version that lacks
     the target.
     """

@@ -7,14 +7,7 @@ from mmulator.isa.effects import ACTS, Ends, Flow, MemoryEffect, Queue, Step, To
 from mmulator.isa.form import Form
 from mmulator.isa.mma import FP8, fragment
 from mmulator.isa.row import OperandSpec, Requirement, Row, Section, Signature
-from mmulator.isa.shapes import (
-    REGISTERS_ANY32,
-    REGISTERS_F16,
-    matrix_row,
-    operand,
-    optional,
-    slots,
-)
+from mmulator.isa.shapes import REGISTERS_ANY32, REGISTERS_F16, matrix_row, operand, optional, slots
 
 DENSE = Section("Asynchronous Multiply-and-Accumulate Instruction: wgmma.mma_async")
 SPARSE = Section("Asynchronous Multiply-and-Accumulate Instruction: wgmma.mma_async.sp")

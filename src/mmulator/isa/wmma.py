@@ -46,9 +46,7 @@ _REGISTERS = {
 }
 
 
-def fragment(
-    name: str, matrix: str, element: ElementType, m: int, n: int, k: int, access: Access = "r"
-) -> OperandSpec:
+def fragment(name: str, matrix: str, element: ElementType, m: int, n: int, k: int, access: Access = "r") -> OperandSpec:
     """The register vector of one matrix. Matrix Fragments for WMMA.
 
     name: name of the operand.

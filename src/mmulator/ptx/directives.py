@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mmulator.base.classes import dataclass
 from mmulator.base.errors import InvalidInstructionError, similar
-from mmulator.ptx.declared import Declared
+from mmulator.ptx.symbols import Declared
 
 if TYPE_CHECKING:
     from mmulator.ptx.tree import Function, ParsedModule

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 
 from mmulator.base.classes import dataclass
 from mmulator.isa.matrix import FAMILIES
-from mmulator.ptx.declared import parameter_bytes as parameter_bytes
-from mmulator.ptx.declared import parameter_offsets as parameter_offsets
+from mmulator.ptx.symbols import parameter_bytes as parameter_bytes
+from mmulator.ptx.symbols import parameter_offsets as parameter_offsets
 from mmulator.ptx.tree import Function, ParsedModule, Reg, Symbol, Variable
 
 

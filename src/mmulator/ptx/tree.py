@@ -19,12 +19,12 @@ from mmulator.isa.fit import NoForm
 from mmulator.isa.form import Form
 from mmulator.isa.targets import Target
 from mmulator.isa.types import type_bits
-from mmulator.ptx.declared import Linkage as Linkage
-from mmulator.ptx.declared import Parameter as Parameter
-from mmulator.ptx.declared import Space as Space
-from mmulator.ptx.declared import SymbolReference as SymbolReference
-from mmulator.ptx.declared import Variable as Variable
-from mmulator.ptx.declared import parameter_offsets
+from mmulator.ptx.symbols import Linkage as Linkage
+from mmulator.ptx.symbols import Parameter as Parameter
+from mmulator.ptx.symbols import Space as Space
+from mmulator.ptx.symbols import SymbolReference as SymbolReference
+from mmulator.ptx.symbols import Variable as Variable
+from mmulator.ptx.symbols import parameter_offsets
 
 # Operands
 

@@ -330,10 +330,10 @@ def fresh_memory_is_poisoned_and_apart() -> None:
 
 
 def what_fills_its_memory_does_so_once() -> None:
-    from mmulator.doors.torch import kernels, raw
+    from mmulator.doors.torch import kernels, objects
 
-    poisoned, fill = [], raw.memory.fill
-    raw.memory.fill = lambda *args: (poisoned.append(args), fill(*args))
+    poisoned, fill = [], objects.memory.fill
+    objects.memory.fill = lambda *args: (poisoned.append(args), fill(*args))
     try:
         x = torch.full((3, 4), 2.0, device=CUDA)
         made = {"full": x, "zeros": torch.zeros(3, 4, device=CUDA), "ones": ones(3, 4), "clone": x.clone(), "half": x.half()}
@@ -344,34 +344,34 @@ def what_fills_its_memory_does_so_once() -> None:
         torch.empty(3, 4, device=CUDA)
         assert len(poisoned) == 1
     finally:
-        raw.memory.fill = fill
+        objects.memory.fill = fill
     assert all(t.is_cuda and t.shape == (3, 4) and not t.isnan().any() for t in made.values())
     assert made["clone"].eq(2).all() and made["zeros_like"].eq(0).all() and made["full_like"].eq(5).all()
     assert x.t().clone().stride() == (1, 4) and torch.zeros(2, dtype=torch.int8, device=CUDA).dtype == torch.int8
 
 
 def large_memory_is_used_again() -> None:
-    from mmulator.doors.torch import spare
+    from mmulator.doors.torch import block_cache
 
     torch.cuda.empty_cache()
-    size = spare.LEAST // 4
+    size = block_cache.LEAST // 4
     x = torch.empty(size, device=CUDA)
     at = x.data_ptr()
     del x
-    assert spare.kept[2] >= 4 * size
+    assert block_cache.kept[2] >= 4 * size
     y = torch.empty(size - 100, device=CUDA)
-    assert y.data_ptr() == at and y.isnan().all() and not spare.kept[2]
+    assert y.data_ptr() == at and y.isnan().all() and not block_cache.kept[2]
     small, other = torch.empty(size // 2, device=CUDA), torch.empty(2 * size, device=CUDA)
     del small, y
-    assert spare.LEAST <= spare.kept[2] < 2 * spare.LEAST  # the small one is not kept
+    assert block_cache.LEAST <= block_cache.kept[2] < 2 * block_cache.LEAST  # the small one is not kept
     z = torch.empty(3 * size, device=CUDA)
     assert z.data_ptr() != at  # far larger
-    many = [torch.empty(size * (n % 5 + 1), dtype=torch.int32, device=CUDA) for n in range(3 * spare.PLACES)]
+    many = [torch.empty(size * (n % 5 + 1), dtype=torch.int32, device=CUDA) for n in range(3 * block_cache.PLACES)]
     del many, other, z
-    assert spare.MOST // 2 < spare.kept[2] <= spare.MOST
-    assert spare.kept[2] == sum(spare.kept[4::2]) and sum(map(bool, spare.kept[3::2])) <= spare.PLACES
+    assert block_cache.MOST // 2 < block_cache.kept[2] <= block_cache.MOST
+    assert block_cache.kept[2] == sum(block_cache.kept[4::2]) and sum(map(bool, block_cache.kept[3::2])) <= block_cache.PLACES
     torch.cuda.empty_cache()
-    assert not any(spare.kept[2:])
+    assert not any(block_cache.kept[2:])
 
 
 def gradients_of_softmax_are_summed_in_pieces() -> None:

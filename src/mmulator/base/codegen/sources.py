@@ -22,7 +22,7 @@ FOLDERS = (
 """Their files, and those beside them, may say what a kernel becomes: `host`, and what it imports."""
 NATIVE = (
     "base/codegen/", "matrix/twin/", "runtime/native/", "sanitizer/checks/", "sanitizer/order/", "sanitizer/shadow/",
-    "sanitizer/found.py", "compiler/",
+    "sanitizer/state.py", "compiler/",
 )  # fmt: skip
 """How the paths of files begin that define native functions."""
 LIST = "files.txt"  # among a wheel's objects: the fingerprint of what makes native functions, and the names of these files

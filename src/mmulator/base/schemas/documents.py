@@ -245,9 +245,7 @@ BOX = record(
     chunks=many(record("whole: address units inside", "wholes: element")),
     elements=many(record("wholes: element addresses")), bytes=many(record("whole: address", elements=many(many(WHOLE)))),
 )  # fmt: skip
-_NIBBLE = record(
-    "wholes: bits columns keeps", "whole: row chunk", "flag: defined", "text: meaning", value=or_none(WHOLE)
-)
+_NIBBLE = record("wholes: bits columns keeps", "whole: row chunk", "flag: defined", "text: meaning", value=or_none(WHOLE))
 _WORD = {
     "instruction": TEXT, "lane": WHOLE, "selector": WHOLE, "word": or_none(WHOLE), "nibbles": many(_NIBBLE),
     "hex": or_none(TEXT), "contributes": FLAG, "defined": FLAG,

@@ -125,9 +125,7 @@ def instruction_of(words: list[str] | None, given: str | None) -> str | None:
     return text or given
 
 
-def tile_of(
-    instruction: str | None, o: MatrixOptions, rest: Mapping[str, object], word: str | None = None
-) -> Tile | None:
+def tile_of(instruction: str | None, o: MatrixOptions, rest: Mapping[str, object], word: str | None = None) -> Tile | None:
     """The matrix that the options describe; None if none of them does.
 
     instruction: the one that reads it.

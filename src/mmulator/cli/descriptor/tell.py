@@ -55,9 +55,7 @@ def tell(word: int, tile: Tile | None, base: int | None, wanted: OutputOptions, 
         raise SystemExit(1)
 
 
-def described(
-    word: int, tile: Tile, base: int | None, shared: int | None = None, shared_base: int = 0
-) -> DescriptorAnswer:
+def described(word: int, tile: Tile, base: int | None, shared: int | None = None, shared_base: int = 0) -> DescriptorAnswer:
     """The meaning of a word for a tile."""
     from mmulator.matrix.inspect.descriptors.describe import describe_descriptor
 

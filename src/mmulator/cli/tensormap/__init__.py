@@ -183,9 +183,7 @@ def _checked(
     return copy, (*own, *check_copy(map.fields, copy, at, bytes_, size))
 
 
-def _read_by(
-    map: TensorMap, at: int, word: str, instruction: str | None, operand: str, mn_major: bool
-) -> tuple[Diagnostic, ...]:
+def _read_by(map: TensorMap, at: int, word: str, instruction: str | None, operand: str, mn_major: bool) -> tuple[Diagnostic, ...]:
     """Errors of a wgmma's descriptor that reads the box."""
     from mmulator.matrix.inspect.descriptors.describe import describe_descriptor
     from mmulator.matrix.inspect.tensormaps.box import tensor_box

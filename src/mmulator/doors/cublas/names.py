@@ -3,7 +3,7 @@
 from functools import cache
 from pathlib import Path
 
-from mmulator.doors.library.loaded import BLAS
+from mmulator.doors.library.libraries import BLAS
 
 
 @cache

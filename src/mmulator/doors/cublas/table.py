@@ -7,7 +7,7 @@ from mmulator.doors.cublas import lt, products, routines, rows
 from mmulator.doors.cublas.names import exports, slots
 from mmulator.doors.cudart import rows as runtime
 from mmulator.doors.cudart.table import put
-from mmulator.doors.library.loaded import BLAS
+from mmulator.doors.library.libraries import BLAS
 
 CHAPTERS = (routines, products, lt)  # their functions are registered as they are imported
 

@@ -225,9 +225,7 @@ def write_box(at: int, copy: CopyWork) -> None:
 
 for _name, (_signature, _place, _function) in EDGED.items():
     versioned(_name, _signature, _place, _function)
-_add_any = structs.with_structs(
-    structs.Structs(kernel, box, write_box), lambda name, signature: api(f"cuda{name}", signature)
-)
+_add_any = structs.with_structs(structs.Structs(kernel, box, write_box), lambda name, signature: api(f"cuda{name}", signature))
 versioned("GraphAddNode", "ppppqp", 3, _add_any)
 
 

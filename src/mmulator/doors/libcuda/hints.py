@@ -135,9 +135,7 @@ def copies(to: int, sources: int, sizes: int, number: int, attributes: int, indi
 
 @api("cuMemPrefetchBatchAsync", "ppqppqqp", 13000, runtime=True)
 @api("cuMemDiscardAndPrefetchBatchAsync", "ppqppqqp", 13000, runtime=True)
-def prefetches(
-    addresses: int, sizes: int, number: int, places: int, indices: int, sets: int, flags: int, stream: int
-) -> None:
+def prefetches(addresses: int, sizes: int, number: int, places: int, indices: int, sets: int, flags: int, stream: int) -> None:
     """Keep where arrays should be. indices: of each place, the first array that it is for."""
     first = [get(indices + 8 * n) for n in range(sets)]
     for n in range(number):

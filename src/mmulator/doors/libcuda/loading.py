@@ -32,7 +32,7 @@ from mmulator.doors.libcuda.abi import (
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.library import callers, lifetime
 from mmulator.doors.library.elf import COUNT, ENDED, ENTRIES_OF_RING, ENTRY, RING, STATE, TABLE, Exports, library
-from mmulator.doors.library.loaded import resident
+from mmulator.doors.library.libraries import resident
 from mmulator.doors.library.machines import HERE
 
 SONAME = "libcuda.so.1"

@@ -22,7 +22,7 @@ from mmulator.base.codegen.sources import PACKAGE, fingerprint
 from mmulator.base.codegen.store import store
 from mmulator.base.errors import UnsupportedError
 from mmulator.base.files import write
-from mmulator.doors.library.loaded import BLAS, RUNTIMES
+from mmulator.doors.library.libraries import BLAS, RUNTIMES
 from mmulator.doors.library.machines import HERE, MARKS, ROOM
 
 if TYPE_CHECKING:  # what makes libraries knows all of the compiler: it is imported when one is made

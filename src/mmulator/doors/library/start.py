@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mmulator.base.codegen import engine
-from mmulator.doors.library import callers, lifetime, loaded
+from mmulator.doors.library import callers, libraries, lifetime
 from mmulator.host.driver import findings as told
 from mmulator.sanitizer.diagnostics.faults import memory
 
@@ -50,13 +50,13 @@ def begin(soname: str) -> None:
     if soname.startswith("libcudart"):
         from mmulator.doors.cudart import table
 
-        library = loaded.resident(soname)
+        library = libraries.resident(soname)
         assert library is not None  # whose first call this is
         table.fill(library, int(soname.rpartition(".")[2]))
-    elif soname in loaded.BLAS:
+    elif soname in libraries.BLAS:
         from mmulator.doors.cublas import table as blas
 
-        library = loaded.resident(soname)
+        library = libraries.resident(soname)
         assert library is not None
         blas.fill(library, soname)
     else:

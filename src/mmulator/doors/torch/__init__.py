@@ -50,10 +50,10 @@ def _open() -> list[Any]:
         hooks,
         kernels,
         memory,
+        objects,
         precision,
         products,
         random,
-        raw,
         retyped,
         sparse,
         steps,
@@ -62,9 +62,9 @@ def _open() -> list[Any]:
     from mmulator.host.driver.memory import lenders
 
     cuda.install()
-    guard = raw.guard()
-    raw.find()
-    hooks.answer(guard, raw.memory.answers)
+    guard = objects.guard()
+    objects.find()
+    hooks.answer(guard, objects.memory.answers)
     dispatch.recorded = cuda_graphs.recorded
     special = {**kernels.SPECIAL, **precision.kernels(), **products.kernels(), **steps.kernels(), **retyped.kernels()}
     kept = dispatch.register(special, attention.COMPOSED)
@@ -72,7 +72,7 @@ def _open() -> list[Any]:
     kept += [*collectives.register(), *sparse.register()]
     dispatch.sparse_result = sparse.adopt
     watch(torch)
-    lenders.append(raw.memory.blocks)
+    lenders.append(objects.memory.blocks)
     memory.storages()
     random.install()
     retyped.install()

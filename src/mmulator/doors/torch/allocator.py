@@ -4,7 +4,7 @@ Each block starts at a multiple of 512 bytes, as CUDA's allocator gives them, an
 that runs over the end of one tensor does not reach the next. Results of operators are CPU tensors first (dispatch.py) and change
 their device, so the CPU's tensors have such blocks too. A block of cuda is counted while it lives, and linked into a list, by
 which the driver finds the blocks whose addresses libraries of C++ give to kernels. Large blocks are kept when they are freed
-(spare.py).
+(block_cache.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 
 from mmulator.base.codegen.engine import Library
 from mmulator.base.errors import UnsupportedError
-from mmulator.doors.torch import hooks, spare
+from mmulator.doors.torch import block_cache, hooks
 from mmulator.runtime.launch.regions import Region, room_behind
 
 ALIGN = 512
@@ -426,7 +426,7 @@ done:
 class Allocator:
     """The machine code, and the two C++ objects that torch takes for its allocators of plain and of pinned memory.
 
-    keys, device, flip, storage: raw.TensorFields. Raises UnsupportedError where torch's own allocator looks otherwise.
+    keys, device, flip, storage: objects.TensorFields. Raises UnsupportedError where torch's own allocator looks otherwise.
     """
 
     def __init__(self, keys: int, device: int, flip: int, storage: int) -> None:
@@ -441,16 +441,16 @@ class Allocator:
             most=MOST_GAP, least=LEAST_GAP, align=ALIGN, context=context, deleter=deleter, cpu=-256, pinned=PINNED,
             round=ALIGN - 1, mask=-ALIGN, large=LARGE, stride=len(KINDS) * len(SERIES), keys=keys, device=device,
             flip=flip, storage=storage, storage_data=storage - 24, storage_deleter=storage - 24 + deleter,
-            spare=spare.LEAST, page_rest=_PAGE - 1, page_mask=-_PAGE, huge_pages=_HUGE_PAGES,
+            spare=block_cache.LEAST, page_rest=_PAGE - 1, page_mask=-_PAGE, huge_pages=_HUGE_PAGES,
         )  # fmt: skip
         functions = ("posix_memalign", "malloc_usable_size", "free", "madvise")
         symbols = {f"mm_torch_{f}": ctypes.cast(libc[f], ctypes.c_void_p).value or 0 for f in functions}
         symbols |= {"mm_torch_original": original, "mm_torch_original_allocate": own["allocate"]}
         symbols |= {"mm_torch_counters": ctypes.addressof(counters), "mm_torch_pinned": ctypes.addressof(pinned)}
         symbols["mm_torch_pinned_allocator"] = ctypes.addressof(_pinned_allocator)
-        symbols |= {"mm_torch_blocks": ctypes.addressof(_blocks), "mm_torch_spare": ctypes.addressof(spare.kept)}
-        code = Library(text + spare.TEXT, 2, symbols, unwound=True)  # c10::Error passes through
-        for kept in (code, counters, pinned, _pinned_allocator, _blocks, spare.kept, self):  # torch frees after Python has gone
+        symbols |= {"mm_torch_blocks": ctypes.addressof(_blocks), "mm_torch_spare": ctypes.addressof(block_cache.kept)}
+        code = Library(text + block_cache.TEXT, 2, symbols, unwound=True)  # c10::Error passes through
+        for kept in (code, counters, pinned, _pinned_allocator, _blocks, block_cache.kept, self):  # torch frees after Python
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
         i64 = ctypes.c_int64
         self.take = code.function("take", None, i64, i64)

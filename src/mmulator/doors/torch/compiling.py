@@ -21,7 +21,7 @@ import torch
 
 from mmulator.base.errors import UnsupportedError
 from mmulator.doors.imports import after_import
-from mmulator.doors.library.loaded import stands_in
+from mmulator.doors.library.libraries import stands_in
 from mmulator.doors.nvrtc import complete_torch
 from mmulator.host.driver import current
 

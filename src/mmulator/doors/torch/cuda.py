@@ -16,7 +16,7 @@ import torch
 
 from mmulator.base.errors import UnsupportedError
 from mmulator.doors.imports import after_import
-from mmulator.doors.library.loaded import stands_in
+from mmulator.doors.library.libraries import stands_in
 from mmulator.doors.torch import compiling, cuda_device, cuda_graphs, cuda_settings, cuda_streams
 
 

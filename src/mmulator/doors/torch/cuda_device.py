@@ -241,9 +241,9 @@ def information(device: int = 0) -> tuple[int, int]:
 
 def empty() -> None:
     """Give the system the blocks that are kept for who asks next."""
-    from mmulator.doors.torch import raw
+    from mmulator.doors.torch import objects
 
-    raw.memory.free_spare()
+    objects.memory.free_spare()
 
 
 def functions() -> dict[str, Any]:

@@ -83,11 +83,11 @@ class GraphCapture:
     """Steps of a graph, in order; and contents of memory and generators from before."""
 
     def __init__(self) -> None:
-        from mmulator.doors.torch import random, raw
+        from mmulator.doors.torch import objects, random
 
         self.steps: list[GraphStep] = []
         self.failed = False
-        self.memory = [(r.start, r.size, ctypes.string_at(r.start, r.size)) for r in raw.memory.blocks() if r.size]
+        self.memory = [(r.start, r.size, ctypes.string_at(r.start, r.size)) for r in objects.memory.blocks() if r.size]
         self.memory += [(a.address, a.size, ctypes.string_at(a.address, a.size)) for a in current().memory if a.size]
         self.generators = [(g, g._seed, g._place) for g in random._known.values()]
 
@@ -121,9 +121,9 @@ class GraphCapture:
 
     def undo(self) -> None:
         """Give memory that is still there, and generators, what they had before."""
-        from mmulator.doors.torch import raw
+        from mmulator.doors.torch import objects
 
-        there = {(r.start, r.size) for r in raw.memory.blocks()} | {(a.address, a.size) for a in current().memory}
+        there = {(r.start, r.size) for r in objects.memory.blocks()} | {(a.address, a.size) for a in current().memory}
         for address, size, data in self.memory:
             if (address, size) in there:
                 ctypes.memmove(address, data, size)

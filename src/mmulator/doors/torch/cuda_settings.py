@@ -85,10 +85,10 @@ def record_history(enabled: Any = "all", *_: Any, **__: Any) -> None:
 
 def snapshot(pool: Any = None, *_: Any, **__: Any) -> dict[str, Any]:
     """The result of `torch._C._cuda_memorySnapshot`: the blocks there are now, each a segment of its own, without a history."""
-    from mmulator.doors.torch import raw
+    from mmulator.doors.torch import objects
 
     segments = []
-    for region in raw.memory.blocks():
+    for region in objects.memory.blocks():
         size = region.size
         block = {"address": region.start, "size": size, "requested_size": size, "state": "active_allocated", "frames": []}
         segments.append({
@@ -110,9 +110,7 @@ def _version() -> tuple[int, int, int]:
     return CUDNN // 10000, CUDNN // 100 % 100, CUDNN % 100
 
 
-_LIBRARY = SimpleNamespace(
-    is_cuda=True, getVersionInt=lambda: CUDNN, getRuntimeVersion=_version, getCompileVersion=_version
-)
+_LIBRARY = SimpleNamespace(is_cuda=True, getVersionInt=lambda: CUDNN, getRuntimeVersion=_version, getCompileVersion=_version)
 
 
 def _with_cudnn(module: ModuleType) -> None:

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 
 from mmulator.base.errors import UnsupportedError
-from mmulator.doors.torch import raw
+from mmulator.doors.torch import objects
 
 Kernel = Callable[..., Any]
-CPU, KEYS = raw.CPU, raw.KEYS
+CPU, KEYS = objects.CPU, objects.KEYS
 _Tensor, _Device = torch.Tensor, torch.device
 _storage_of = torch._C.TensorBase.untyped_storage
 _address_of = torch._C.StorageBase.data_ptr
@@ -133,13 +133,13 @@ def adopt(result: Any, given: Sequence[torch.Tensor] = ()) -> Any:
     views of.
     """
     if isinstance(result, _Tensor):
-        if not raw.is_dense(result):
+        if not objects.is_dense(result):
             if result.layout == torch.sparse_coo and sparse_result is not None:
                 return sparse_result(result, given)
             check_layout(result)
         storage = _storage_of(result)
         if storage.resizable():
-            raw.to_cuda(result, storage)
+            objects.to_cuda(result, storage)
             return result
         return _view_of(result, storage, given)
     if isinstance(result, (tuple, list)):
@@ -195,7 +195,7 @@ def resize(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int] | No
     offset, storage = tensor.storage_offset(), _storage_of(tensor)
     needed = (offset + last) * tensor.dtype.itemsize if last else 0
     if storage.nbytes() < needed:
-        raw.resize_storage(storage, needed)
+        objects.resize_storage(storage, needed)
     return _set(KEYS, tensor, storage, offset, size, stride)
 
 
@@ -389,7 +389,7 @@ def _settle(target: torch.Tensor, written: torch.Tensor) -> None:
         return
     own, made = _storage_of(target), _storage_of(written)
     if not own.nbytes() and made.nbytes() and _users_of(own._cdata) == _ONE_TENSOR and made.resizable():
-        raw.to_cuda(written, made)  # no other tensor sees that the memory is another one
+        objects.to_cuda(written, made)  # no other tensor sees that the memory is another one
         _set(KEYS, target, made, written.storage_offset(), written.size(), written.stride())
         return
     if target.size() != written.size() or target.stride() != written.stride():

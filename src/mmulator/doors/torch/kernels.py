@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from mmulator.doors.torch import dispatch, memory, raw
+from mmulator.doors.torch import dispatch, memory, objects
 
-KEYS = raw.KEYS
+KEYS = objects.KEYS
 _aten = torch.ops.aten
 _has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 SPECIAL: dict[str, Callable[..., Any]] = {}
@@ -40,7 +40,7 @@ def empty(
     size: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, memory_format: Any = None
 ) -> Any:
     _pinned(pin_memory)
-    where = raw.CPU if device is None else dispatch.host(device)
+    where = objects.CPU if device is None else dispatch.host(device)
     try:
         made = _empty(KEYS, size, dtype=dtype, layout=layout, device=where, memory_format=memory_format)
     except RuntimeError as error:
@@ -53,7 +53,7 @@ def empty_strided(
     size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
 ) -> Any:
     _pinned(pin_memory)
-    where = raw.CPU if device is None else dispatch.host(device)
+    where = objects.CPU if device is None else dispatch.host(device)
     try:
         made = _empty_strided(KEYS, size, stride, dtype=dtype, layout=layout, device=where)
     except RuntimeError as error:
@@ -88,7 +88,7 @@ def set_storage_offset(self: Any, source: Any, storage_offset: int, size: Any, s
     last = 0 if 0 in size else sum((n - 1) * s for n, s in zip(size, stride)) + 1
     needed = (storage_offset + last) * self.dtype.itemsize if last else 0
     if source.nbytes() < needed:
-        raw.resize_storage(source, needed)
+        objects.resize_storage(source, needed)
     return dispatch._set(KEYS, self, source, storage_offset, size, stride)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import torch
 
 from mmulator.base.errors import UnsupportedError
-from mmulator.doors.torch import dispatch, raw
+from mmulator.doors.torch import dispatch, objects
 from mmulator.host.driver.memory import unfilled
 
 # Contents of new memory: a signalling NaN of each floating-point type, else bytes of 0xCD. Hexadecimal, one element.
@@ -53,7 +53,7 @@ def poison(tensor: torch.Tensor) -> torch.Tensor:
         return tensor
     storage = dispatch._storage_of(tensor)
     address, size, word = dispatch._address_of(storage), storage.nbytes(), POISON.get(tensor.dtype, _PLAIN)
-    raw.memory.fill(address, size, word)
+    objects.memory.fill(address, size, word)
     if word not in _USUAL:
         unfilled[address] = size, word
     return tensor
@@ -88,7 +88,7 @@ def storages() -> None:
     def grow(self: Any, size: int) -> Any:
         if self.device.type != "cuda":
             return resize(self, size)
-        raw.resize_storage(self, size)
+        objects.resize_storage(self, size)
         return self
 
     torch.UntypedStorage._share_cuda_ = torch.UntypedStorage._new_shared_cuda = not_shared

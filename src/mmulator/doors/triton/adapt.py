@@ -14,11 +14,11 @@ from functools import cache
 from typing import Any
 
 from mmulator.base.errors import MmulatorError, UnsupportedError
+from mmulator.doors.launch_site import located
 from mmulator.doors.triton.arrays import stand_in, take_arrays
 from mmulator.doors.triton.launcher import Launcher
 from mmulator.doors.triton.trials import Trials, measure, trials, warn_left_out
 from mmulator.doors.triton.versions import interface
-from mmulator.doors.where import located
 from mmulator.host.driver import current
 
 BENCHMARKS = ("do_bench", "do_bench_cudagraph", "do_bench_proton", "do_bench_cudagraph_proton")

@@ -22,7 +22,7 @@ from mmulator.host.driver import Region
 from mmulator.matrix.layouts.tensormap.fields import BYTES as MAP_BYTES
 from mmulator.observation.record.names import DeviceArray
 from mmulator.observation.record.values import dtype_of
-from mmulator.ptx.declared import Parameter
+from mmulator.ptx.symbols import Parameter
 from mmulator.runtime.launch.regions import room_behind
 
 Regions = dict[int, Region]  # by their first byte

@@ -11,11 +11,11 @@ from typing import Any
 
 from mmulator.base import location
 from mmulator.base.errors import LaunchError, MmulatorError, UnsupportedError
+from mmulator.doors.launch_site import located
 from mmulator.doors.triton import descriptors
 from mmulator.doors.triton.arguments import Packer, slots
 from mmulator.doors.triton.trials import trials
 from mmulator.doors.triton.versions import Interface, interface
-from mmulator.doors.where import located
 from mmulator.host.driver import Driver, Function, current
 from mmulator.host.driver.cubin import CubinResources, resources
 from mmulator.host.driver.progress import listen

@@ -220,9 +220,7 @@ def _wgmma(subject: Subject, device: str, plan: Plan, wish: Wish) -> CaseBatch:
     return CaseBatch(subject, total, tuple(segments), _joined(parts), image)
 
 
-def _descriptor(
-    s: RandomStream, place: memory.OperandPlace, form: Form, name: str, odd: bool, wish: Wish
-) -> MatrixDescriptor:
+def _descriptor(s: RandomStream, place: memory.OperandPlace, form: Form, name: str, odd: bool, wish: Wish) -> MatrixDescriptor:
     swizzle = s.pick(memory.SWIZZLES)
     leadings: tuple[int, ...] = (0, 16, 32, 64, 512, 1024) if odd and form.sparse and not place.mn_major else ()
     if name == "b":

@@ -247,9 +247,7 @@ def _bindings() -> Any:
     try:
         from cuda.bindings import driver
     except ImportError:
-        raise UnsupportedError(
-            "NVIDIA's Python bindings are not installed", hint=installs("gpu")
-        ) from None
+        raise UnsupportedError("NVIDIA's Python bindings are not installed", hint=installs("gpu")) from None
     return driver
 
 

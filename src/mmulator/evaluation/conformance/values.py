@@ -104,9 +104,7 @@ def _range(t: ElementType) -> tuple[int, int]:
 def _each(
     s: RandomStream, p: MatrixProblem, count: int, low: Callable[[ElementType], int], high: Callable[[ElementType], int]
 ) -> Three:
-    a, b, c = (
-        _spread(s, t, low(t), high(t), *shape) for t, shape in zip((p.atype, p.btype, p.ctype), _shapes(p, count))
-    )
+    a, b, c = (_spread(s, t, low(t), high(t), *shape) for t, shape in zip((p.atype, p.btype, p.ctype), _shapes(p, count)))
     return a, b, c
 
 

@@ -76,9 +76,7 @@ class Told(ProcessRecord):
             self.cut += bool(report.refused)
             self.held |= {(report.kernel, *group_key(f)): f for f in report.held}
 
-    def __call__(
-        self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None, launches: int = 1
-    ) -> None:
+    def __call__(self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None, launches: int = 1) -> None:
         with self:
             self.launches += launches
             new = [f for f in findings if (kernel, *group_key(f)) not in self.found]
@@ -156,9 +154,7 @@ class Gathering:
     def __init__(self, path: str) -> None:
         self.path, self.seen, self.process = path, set[str](), os.getpid()
 
-    def __call__(
-        self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None, launches: int = 1
-    ) -> None:
+    def __call__(self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None, launches: int = 1) -> None:
         self.add(rows_of(findings, demangle(kernel)), launches)
 
     def add(self, rows: Iterable[Row], launches: int) -> None:

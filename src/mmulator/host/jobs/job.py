@@ -62,14 +62,7 @@ from mmulator.base.errors import LaunchError, MmulatorError
 from mmulator.base.names import choose, readable
 from mmulator.host import entries
 from mmulator.host.jobs.comparison import Comparison, Expectation, Tolerance, accumulators, check_expectation, compare
-from mmulator.host.jobs.inputs import (
-    Argument,
-    dtype_of,
-    load_arrays,
-    parse_argument,
-    random_array,
-    table_argument,
-)
+from mmulator.host.jobs.inputs import Argument, dtype_of, load_arrays, parse_argument, random_array, table_argument
 from mmulator.host.jobs.maps import resolve
 from mmulator.host.module import Kernel, Module
 from mmulator.host.report import Report
@@ -383,9 +376,7 @@ def _shuffled(kernel: Kernel, job: Job, values: Sequence[Any], timeout: float | 
     from mmulator.host.jobs.judgement import Way
 
     device = job.device or kernel.module.default_device
-    launch = kernel.prepared(
-        job.grid, job.block, values, job.shared, device, job.cluster, job.cooperative, job.placed()
-    )
+    launch = kernel.prepared(job.grid, job.block, values, job.shared, device, job.cluster, job.cooperative, job.placed())
     steps, order = way is Way.STEPS, seed if seed != job.seed else None
     how = How(seed, order, 1, timeout, slice=SLICE * steps, step=steps, waits=job.waits or way is Way.WAITS)
     kernel.run(launch, how)

@@ -230,9 +230,7 @@ def available(row: Row, target: Target | None, ptx: tuple[int, int] | None) -> b
     return ptx is None or requires.ptx <= ptx
 
 
-def search(
-    query: Query, target: Target | None = None, ptx: tuple[int, int] | None = None
-) -> tuple[Form, ...]:
+def search(query: Query, target: Target | None = None, ptx: tuple[int, int] | None = None) -> tuple[Form, ...]:
     """The forms of a query, ranked."""
     found: dict[Form, None] = {}
     for row in MATRIX_ROWS:
@@ -247,9 +245,7 @@ def legal_forms(target: str | Target | None = None, ptx: str | tuple[int, int] |
     return tuple(dict.fromkeys(form for row in MATRIX_ROWS if available(row, wanted, version) for form in forms_of(row)))
 
 
-def find_forms(
-    text: str, target: str | Target | None = None, ptx: str | tuple[int, int] | None = None
-) -> tuple[Form, ...]:
+def find_forms(text: str, target: str | Target | None = None, ptx: str | tuple[int, int] | None = None) -> tuple[Form, ...]:
     """Every form that matches a text such as `wgmma m64n128 bf16`, the most likely first.
 
     target, ptx: only forms that `.target` and `.version` have. Raises InvalidInstructionError for an unknown word, with similar

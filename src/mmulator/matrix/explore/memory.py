@@ -59,9 +59,7 @@ def _xor(mode: Swizzle) -> str:
 def swizzled(mode: Swizzle, base: int) -> dict[int, Drawn]:
     """The chunks of 16 bytes of one period, by the place where the swizzle puts them, with their numbers before it."""
     chunks = range(max(mode.repeat, LINE) // CHUNK)
-    return {
-        int(mode(CHUNK * n, base)) // CHUNK: Drawn(str(n), hue_of(n, n)) for n in chunks
-    }
+    return {int(mode(CHUNK * n, base)) // CHUNK: Drawn(str(n), hue_of(n, n)) for n in chunks}
 
 
 def _swizzle(mode: str, base: str) -> Document:

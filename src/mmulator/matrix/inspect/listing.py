@@ -137,9 +137,7 @@ def group(forms: Iterable[Form]) -> FormGroups:
     return FormGroups(out)
 
 
-def _merge(
-    members: dict[tuple[tuple[str, ...], ...], list[Form]], column: int
-) -> dict[tuple[tuple[str, ...], ...], list[Form]]:
+def _merge(members: dict[tuple[tuple[str, ...], ...], list[Form]], column: int) -> dict[tuple[tuple[str, ...], ...], list[Form]]:
     """Groups that differ in one column alone become one."""
     alike: dict[tuple[tuple[str, ...], ...], list[tuple[tuple[tuple[str, ...], ...], list[Form]]]] = {}
     for choices, forms in members.items():

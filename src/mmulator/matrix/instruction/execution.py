@@ -102,7 +102,5 @@ def _function(form: Form) -> Callable[[Form, str, Operands], Array]:
     if not form.is_matrix:
         raise UnsupportedError(f"{form} has operands in tensor memory", hint="`compute` takes matrices, or run a kernel")
     if form.effects.step in (Step.FENCE, Step.COMMIT, Step.WAIT):
-        raise UnsupportedError(
-            f"{form} orders other instructions and has no result", hint="run a kernel that contains it"
-        )
+        raise UnsupportedError(f"{form} orders other instructions and has no result", hint="run a kernel that contains it")
     return getattr(import_module(f"mmulator.matrix.instruction.{FILES[form.family]}"), form.op.partition(".")[0])

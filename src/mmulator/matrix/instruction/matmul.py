@@ -168,8 +168,6 @@ def _scales(form: Form, scale_a: Any, scale_b: Any, k: int, steps: int) -> dict[
             raise OperandError(f"{name} is missing: one .{form.stype} factor for every {block} elements along k")
         raw = _raw(name, form.stype, value)
         if raw.shape[axis] != blocks:
-            raise OperandError(
-                f"{name} of shape {raw.shape}: {blocks} factors along k are needed, one for {block} elements"
-            )
+            raise OperandError(f"{name} of shape {raw.shape}: {blocks} factors along k are needed, one for {block} elements")
         out[name] = _padded(raw, axis, steps * factors, SCALE_OF_ONE[form.stype.name])
     return out

@@ -59,9 +59,7 @@ def operand_a(rows: int, columns: int, room: int, width: int = 32, shift: int = 
     high_rows = _down(8) if rows > 8 else ()
     register = high_rows + _right(*_doublings(4 * e, columns))
     count = (1 << len(high_rows)) * max(1, columns // (4 * e))
-    return Fragment(
-        rows, columns, count, room, lane, register, _right(*_doublings(1, e)), width, shift=shift, width=bits
-    )
+    return Fragment(rows, columns, count, room, lane, register, _right(*_doublings(1, e)), width, shift=shift, width=bits)
 
 
 def _operand_b(form: Form, rows: int, columns: int, element: ElementType) -> Fragment:
@@ -74,9 +72,7 @@ def _operand_b(form: Form, rows: int, columns: int, element: ElementType) -> Fra
     register = _down(*down) + _right(*_doublings(8, columns))
     count = max(1, rows // (4 * e)) * (columns // 8)
     lane = _down(e, 2 * e) + _swap(_G)
-    return Fragment(
-        rows, columns, count, room, lane, register, _down(*_doublings(1, e)), width, shift=shift, width=bits
-    )
+    return Fragment(rows, columns, count, room, lane, register, _down(*_doublings(1, e)), width, shift=shift, width=bits)
 
 
 def accumulator(rows: int, columns: int, bits: int) -> Fragment:

@@ -62,9 +62,7 @@ class Swizzle:
 
 
 NONE = Swizzle("none", 0, 16)
-SWIZZLES: dict[str, Swizzle] = {
-    s.name: s for s in (NONE, Swizzle("128B", 1, 128), Swizzle("64B", 2, 64), Swizzle("32B", 3, 32))
-}
+SWIZZLES: dict[str, Swizzle] = {s.name: s for s in (NONE, Swizzle("128B", 1, 128), Swizzle("64B", 2, 64), Swizzle("32B", 3, 32))}
 ATOM_32B = Swizzle("128B_atom_32B", 4, 128, 32)
 SWIZZLES5: dict[str, Swizzle] = SWIZZLES | {ATOM_32B.name: ATOM_32B}  # modes of tcgen05
 BY_CODE: dict[int, Swizzle] = {s.code: s for s in SWIZZLES5.values()}

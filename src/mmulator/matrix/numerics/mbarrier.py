@@ -66,9 +66,7 @@ class Mbarrier:
         bytes: bytes that have come; negative for bytes that are expected in addition.
         dropped: arrivals that no later phase expects.
         """
-        after = replace(
-            self, expected=self.expected - dropped, pending=self.pending - arrivals, bytes=self.bytes - bytes
-        )
+        after = replace(self, expected=self.expected - dropped, pending=self.pending - arrivals, bytes=self.bytes - bytes)
         if after.pending == 0 and after.bytes == 0:
             return replace(after, pending=after.expected, phase=after.phase ^ 1)
         return after

@@ -22,12 +22,12 @@ from mmulator.base.codegen.types import Struct, i32, i64, ptr, ptr_to, u8, u64
 from mmulator.isa.form import Form
 from mmulator.matrix.layouts import fragment
 from mmulator.matrix.layouts.operands import BY_LANE
-from mmulator.matrix.twin.beside import COLUMNS, beside_for
 from mmulator.matrix.twin.fused import CORE_POINTERS
 from mmulator.matrix.twin.lines import lines_function, registers_function
 from mmulator.matrix.twin.places import key_of
 from mmulator.matrix.twin.product import call_dot, call_pack
 from mmulator.matrix.twin.registers import fitted
+from mmulator.matrix.twin.sides import COLUMNS, beside_for
 from mmulator.matrix.twin.threads import arranged, pointer, room, split, worth
 from mmulator.matrix.twin.twin import Twin, twin_for
 from mmulator.matrix.twin.wide import call_move, line_bytes, swaps

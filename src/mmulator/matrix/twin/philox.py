@@ -156,9 +156,7 @@ def function(kind: str, stored: str, tables: Tables) -> Native:
             found = [narrow(select(wide(x) == c, b, wide(x))) for x in found]
         return found
 
-    def draw(
-        out: ptr, seed: u64, place: u64, width: i64, count: i64, first: i64, last: i64, a: f32, b: f32, c: f32
-    ) -> None:
+    def draw(out: ptr, seed: u64, place: u64, width: i64, count: i64, first: i64, last: i64, a: f32, b: f32, c: f32) -> None:
         target = cast_ptr(memory, out)
         groups = width // LANES
         for group in range(first, last):

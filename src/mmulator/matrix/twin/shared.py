@@ -35,9 +35,7 @@ def operand_function(door: Door, fields: Callable[[Any], Any] = fields, swizzles
     modes = tuple(swizzles.values())
     has_span, has_begin = door.span is not None, door.begin is not None
 
-    def operand(
-        c: ptr_to(door.context), desc: u64, lines: i64, line_bytes: i64, mn_major: u32, number: u32, out: ptr
-    ) -> u32:
+    def operand(c: ptr_to(door.context), desc: u64, lines: i64, line_bytes: i64, mn_major: u32, number: u32, out: ptr) -> u32:
         start, leading, stride, base, code = fields(desc)
         width = u64(UNIT)
         row = u64(0)  # bytes, before swizzling, from one line to the next of eight, from eight to the next, from atom to atom

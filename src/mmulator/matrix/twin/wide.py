@@ -155,9 +155,7 @@ def line_bytes(form: Form, name: str) -> int:
     return (form.k // 2 if form.sparse and name == "a" else form.k) * max(8, element_of(form, name).bits) // 8
 
 
-def wide_product(
-    form: Form, device: str, rows: int, columns: int, steps: int, at: dict[str, Any], selector: int = 0
-) -> Wide:
+def wide_product(form: Form, device: str, rows: int, columns: int, steps: int, at: dict[str, Any], selector: int = 0) -> Wide:
     """The wide product of a form.
 
     form, device: the instruction and the device.

@@ -70,9 +70,7 @@ class Debugger:
         name = demangle(launch.kernel.name)
         if not self.front.wants(name, self.number):
             return cast("Report", launch.run(how, observers()))
-        controlled = Controlled(
-            name, launch.run, how, launch.shape, launch.device, names(), launch.writable(), observers, stored
-        )
+        controlled = Controlled(name, launch.run, how, launch.shape, launch.device, names(), launch.writable(), observers, stored)
         session = Session(controlled, self.breakpoints, self.number)
         try:
             session.start()

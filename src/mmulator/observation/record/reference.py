@@ -281,9 +281,7 @@ def place_in(value: float, dtype: np.dtype[Any]) -> float:
     return found if math.isfinite(found) else 0.0
 
 
-def _of_sum(
-    product: Cause, e: ElementSum, want: float, unit: float, cause: Cause, arrays: ReferenceArrays
-) -> Iterator[str]:
+def _of_sum(product: Cause, e: ElementSum, want: float, unit: float, cause: Cause, arrays: ReferenceArrays) -> Iterator[str]:
     """Sentences about a sum: rounding, else products too many, too few, or others. unit: of the reference's last place."""
     terms = np.array([float(p) for p in e.products(whole=True)])
     begin = float(number(element_type(e.key.ctype), e.c))

@@ -119,9 +119,7 @@ class Cells:
         """The newest write to a cell before it was read; None if there is none."""
         for number in range(place.before - 1, -1, -1):
             write = self.writes[number]
-            found = (
-                self._moved(write, place, number) if isinstance(write, TensorOperation) else self._stored(write, place)
-            )
+            found = self._moved(write, place, number) if isinstance(write, TensorOperation) else self._stored(write, place)
             if found is not None:
                 return found
         return None

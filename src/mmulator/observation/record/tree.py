@@ -34,9 +34,7 @@ def _used(cause: Cause) -> str:
     return cause.name if cause.name == cause.text else f"{cause.name} = {cause.text}"
 
 
-def lines(
-    cause: Cause, most: int = WHOLE, rows: int = WHOLE, indent: int = 0, seen: CauseAt | None = None
-) -> Iterator[str]:
+def lines(cause: Cause, most: int = WHOLE, rows: int = WHOLE, indent: int = 0, seen: CauseAt | None = None) -> Iterator[str]:
     """The lines of a cause and of all behind it.
 
     most: of a tree that is to be short, the values behind each other that are told.

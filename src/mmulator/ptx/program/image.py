@@ -11,9 +11,9 @@ import numpy as np
 
 from mmulator.base.classes import dataclass
 from mmulator.base.errors import LaunchError
-from mmulator.ptx.declared import Parameter, SymbolReference, Variable
 from mmulator.ptx.program.addresses import FIRST_GLOBAL_SLOT, FUNCTION_BYTES, SLOT_CONST, SLOT_FUNCTION, SLOT_SHIFT
 from mmulator.ptx.program.outline import Outline
+from mmulator.ptx.symbols import Parameter, SymbolReference, Variable
 
 if TYPE_CHECKING:
     from mmulator.ptx.tree import Function, Prototype

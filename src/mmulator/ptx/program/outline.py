@@ -7,7 +7,7 @@ from typing import Any
 from mmulator.base.classes import dataclass
 from mmulator.base.source import Source, Span
 from mmulator.isa.targets import Target
-from mmulator.ptx.declared import Parameter, SymbolReference, Variable
+from mmulator.ptx.symbols import Parameter, SymbolReference, Variable
 
 
 @dataclass(frozen=True)

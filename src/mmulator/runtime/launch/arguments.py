@@ -11,9 +11,9 @@ import numpy as np
 
 from mmulator.base.classes import dataclass
 from mmulator.base.errors import LaunchError, shown
-from mmulator.ptx.declared import Declared, Parameter, parameter_bytes, parameter_offsets
 from mmulator.ptx.program.addresses import FIRST_GLOBAL_SLOT, SLOT_SHIFT
 from mmulator.ptx.program.image import slots_for
+from mmulator.ptx.symbols import Declared, Parameter, parameter_bytes, parameter_offsets
 from mmulator.runtime.launch.regions import NONE, Regions, kept, pointer
 from mmulator.runtime.launch.regions import Region as Region
 from mmulator.runtime.launch.values import MAP_BYTES, host_array, host_value, map_memory, tensor_maps

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from mmulator.base.errors import LaunchError, UnsupportedError
 from mmulator.isa.chips import REGISTERS, as_device
 from mmulator.isa.targets import DEVICES, Target
-from mmulator.ptx.declared import Declared
 from mmulator.ptx.directives import clusters
+from mmulator.ptx.symbols import Declared
 
 if TYPE_CHECKING:
     from mmulator.ptx.tree import Function

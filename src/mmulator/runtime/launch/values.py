@@ -16,7 +16,7 @@ from mmulator.base.errors import LaunchError, shown
 from mmulator.base.interop import readable, writable
 from mmulator.isa.types import MAP_ALIGNMENT
 from mmulator.isa.types import MAP_BYTES as MAP_BYTES
-from mmulator.ptx.declared import Parameter
+from mmulator.ptx.symbols import Parameter
 
 if TYPE_CHECKING:
     from mmulator.matrix.layouts.tensormap import TensorMap

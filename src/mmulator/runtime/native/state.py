@@ -180,7 +180,7 @@ Launch = Struct(
         ("registers", u32),  # of a thread at the start, if the kernel has setmaxnreg; otherwise 0
         ("line", ptr_to(Line)),
         ("workspace", u64),  # address of the workspace of a cooperative grid, or 0
-        ("sanitizer", ptr),  # a SanitizedLaunch (sanitizer/found.py), or null
+        ("sanitizer", ptr),  # a SanitizedLaunch (sanitizer/state.py), or null
         ("slice", u64),  # greatest number of blocks of code in a warp's turn, which the seed chooses; 0: the default
         ("touched", ptr_to(Touched)), ("touched_slots", u64),
         ("steps", ptr_to(Steps)),

@@ -22,7 +22,7 @@ from mmulator.ptx.tree import Instruction
 from mmulator.runtime.native.hooks.events import Access
 from mmulator.runtime.native.matrix.wgmma import operation
 from mmulator.runtime.native.state import FULL, Cluster, Warp
-from mmulator.sanitizer.found import find, find_against, of_cluster, say
+from mmulator.sanitizer.state import find, find_against, of_cluster, say
 
 CELL_SHIFT = 7  # a register of wgmma takes at least 128 bytes of a frame, so its offset shifted by this numbers its cell
 OPERATIONS = 256  # recorded operations of a warp

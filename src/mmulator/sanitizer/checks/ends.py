@@ -22,9 +22,9 @@ from mmulator.runtime.native.hooks.events import PROXY_SHIFT, PayloadShape, Prox
 from mmulator.runtime.native.memory.windows import OFFSET_MASK, U64, shared_of
 from mmulator.runtime.native.state import ACCOUNTS, COPIES, Account, Cluster, Completes, Queue, Transfer, Warp, Who
 from mmulator.sanitizer.checks.mbarriers import REFUSALS, blame, has_ended, knows_of_warp, mbarriers_of, next_meeting, number_of
-from mmulator.sanitizer.found import find_against, of_cluster
 from mmulator.sanitizer.order.clocks import agent_of, knows, now
 from mmulator.sanitizer.order.locations import mbarrier_agent
+from mmulator.sanitizer.state import find_against, of_cluster
 
 # The accesses of a warp to another block of its cluster.
 # begun: lanes for which the block's begin happens before.

@@ -17,8 +17,8 @@ from mmulator.base.rules import execution as rules
 from mmulator.runtime.native.hooks.operands import BARRIERS, CLUSTER_ARRIVE
 from mmulator.runtime.native.state import FULL, LANES, Cluster, Cta, Warp
 from mmulator.sanitizer.checks.mbarriers import knows_of_warp
-from mmulator.sanitizer.found import find, find_against, of_cluster, say
 from mmulator.sanitizer.order.clocks import agent_of, knows, now
+from mmulator.sanitizer.state import find, find_against, of_cluster, say
 
 U32 = u32.vec(LANES)
 WARPS = 4  # of a warpgroup

@@ -19,10 +19,10 @@ from mmulator.runtime.native.hooks import events
 from mmulator.runtime.native.memory.windows import OFFSET_MASK, SHARED, U64, WITHIN, shared_of
 from mmulator.runtime.native.state import ACCOUNTS, Account, Cluster, Completes, Cta, Transfer, TransferKind, Warp, Who
 from mmulator.sanitizer.checks.tensor_state import checks_of
-from mmulator.sanitizer.found import find, find_against, generic_of, host_of, of_cluster
 from mmulator.sanitizer.order.clocks import agent_of, knows, knows_fenced, now
 from mmulator.sanitizer.order.locations import mbarrier_agent, mbarrier_phase
 from mmulator.sanitizer.order.views import knower_of, orders_of
+from mmulator.sanitizer.state import find, find_against, generic_of, host_of, of_cluster
 
 GRANULE = 8  # bytes of an mbarrier
 BITS = 32  # of a word of the map of live mbarriers

@@ -15,9 +15,9 @@ from mmulator.ptx.program.fragments import Misuse
 from mmulator.runtime.native.hooks.operands import UniformOperand, WrongOperand
 from mmulator.runtime.native.memory.locate import impossible
 from mmulator.runtime.native.state import FULL, FaultKind, Warp
-from mmulator.sanitizer.found import find, find_against, say
 from mmulator.sanitizer.shadow.records import AccessKind
 from mmulator.sanitizer.shadow.shadow import put_by
+from mmulator.sanitizer.state import find, find_against, say
 
 U32, U64 = u32.vec(32), u64.vec(32)
 

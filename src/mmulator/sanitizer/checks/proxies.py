@@ -23,12 +23,12 @@ from mmulator.runtime.native.state import Cluster, Completes, Transfer, Transfer
 from mmulator.runtime.native.threads.cluster import RESPONSE
 from mmulator.sanitizer.checks import proxy_operands as operands
 from mmulator.sanitizer.checks import proxy_state as proxy
-from mmulator.sanitizer.found import find
 from mmulator.sanitizer.order.clocks import learn, new_agent
 from mmulator.sanitizer.order.locations import phaser_of
 from mmulator.sanitizer.order.views import NO_AGENT
 from mmulator.sanitizer.shadow.records import KIND_SHIFT, PATTERN_SHIFT, AccessKind, Actor
 from mmulator.sanitizer.shadow.shadow import act_async, is_watched, touch
+from mmulator.sanitizer.state import find
 
 READ, WRITE, REDUCE = int(Access.READ), int(Access.WRITE), int(Access.WRITE | Access.ATOMIC)
 LINE = 128  # bytes in which no swizzle of 16-byte chunks exchanges any, at a multiple of 1024

@@ -30,13 +30,13 @@ from mmulator.runtime.native.matrix.wgmma import WARPS, first_of, operation
 from mmulator.runtime.native.memory.windows import SHARED
 from mmulator.runtime.native.state import FULL, WGMMA, Cta, Transfer, Warp
 from mmulator.sanitizer.checks.proxy_state import GATHERED, METS, group_agent, group_number, note_issue, proxies_of
-from mmulator.sanitizer.found import find_against, say
 from mmulator.sanitizer.order.clocks import learn
 from mmulator.sanitizer.order.views import acquire_views, clear_collector, forget_seen, knower_of, orders_of, release_lanes
 from mmulator.sanitizer.shadow.before import check_met
 from mmulator.sanitizer.shadow.conflicts import issued_by
 from mmulator.sanitizer.shadow.records import MET, AccessKind, Actor, Met
 from mmulator.sanitizer.shadow.shadow import act_async, touch
+from mmulator.sanitizer.state import find_against, say
 
 # The walk through an operand. from_, end: contiguous bytes that are not recorded yet. begin: its first line. number: of the next
 # 16 bytes, which belong to the warp if (number / divisor) modulo 4 is `quarter`; all do if divisor is 0. padding: bytes at the

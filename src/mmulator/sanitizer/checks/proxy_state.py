@@ -14,11 +14,11 @@ from mmulator.base.rules.proxies import MAP_FENCE_MISSING, MAP_IN_FLIGHT
 from mmulator.runtime.native.asynchrony.accounts import warp_number
 from mmulator.runtime.native.hooks.events import SPACE_GLOBAL, Fence
 from mmulator.runtime.native.state import Cluster, Cta, Warp
-from mmulator.sanitizer.found import find_against, of_cluster, say
 from mmulator.sanitizer.order.clocks import agent_of, drop_view, hold_view, issue_knows, new_agent, now, view
 from mmulator.sanitizer.order.views import KNOWN, NO_AGENT, Collector, Orders, entries_of, knower_of, orders_of
 from mmulator.sanitizer.order.world import note_fenced
 from mmulator.sanitizer.shadow.records import Met, Record
+from mmulator.sanitizer.state import find_against, of_cluster, say
 
 # An issue, by agent and clock of its end: the issuing thread and its warp's clock; for a wgmma the first thread of the
 # warpgroup and the clocks of its warps (0: not yet). Only the newest ISSUES are kept.

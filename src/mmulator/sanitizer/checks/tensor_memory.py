@@ -58,10 +58,10 @@ from mmulator.sanitizer.checks.tensor_state import (
     tell_cells,
     tell_move,
 )
-from mmulator.sanitizer.found import find, say
 from mmulator.sanitizer.order import views
 from mmulator.sanitizer.order.clocks import knows, learn_plane, new_agent, now
 from mmulator.sanitizer.order.locations import phaser_of
+from mmulator.sanitizer.state import find, say
 
 
 # loads and stores -----------------------------------------------------------------------------------------------------

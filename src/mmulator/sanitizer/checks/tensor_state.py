@@ -13,9 +13,9 @@ from mmulator.ptx.program.read_loads import FIRST
 from mmulator.runtime.native.asynchrony.accounts import warp_number
 from mmulator.runtime.native.matrix.tensor_state import TENSOR_COLUMNS, TENSOR_UNIT
 from mmulator.runtime.native.state import FULL, Cluster, Cta, Transfer, Warp
-from mmulator.sanitizer.found import Found, find, find_against, of_cluster, say
 from mmulator.sanitizer.order.clocks import knows
 from mmulator.sanitizer.order.views import entries_of, orders_of
+from mmulator.sanitizer.state import Found, find, find_against, of_cluster, say
 
 QUARTERS, LOADERS, UNITS = 4, 4, TENSOR_COLUMNS // TENSOR_UNIT
 LANE = 16  # lowest bit of the lane in an address

@@ -44,7 +44,7 @@ from mmulator.runtime.native.hooks.events import PROXY_SHIFT, Access, PayloadSha
 from mmulator.runtime.native.memory.windows import SHARED
 from mmulator.runtime.native.state import BY_HOST, BY_KERNEL, FULL, LANES, Completes, Transfer, Warp
 from mmulator.sanitizer.checks import values as known_values
-from mmulator.sanitizer.found import find, of_launch
+from mmulator.sanitizer.state import find, of_launch
 
 EXCHANGE, COMBINES, KEEPS = 1, 2, 3
 U64, U32 = u64.vec(32), u32.vec(32)

@@ -32,7 +32,7 @@ from mmulator.base.rules import values as rules
 from mmulator.ptx.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
 from mmulator.runtime.native.hooks.events import Access
 from mmulator.runtime.native.state import FULL, LANES, Cluster, Warp
-from mmulator.sanitizer.found import Found, SanitizedCluster, find, find_against, say
+from mmulator.sanitizer.state import Found, SanitizedCluster, find, find_against, say
 
 U64, U32 = u64.vec(32), u32.vec(32)
 # Of a byte: not written, written, written with an undefined value, brought from device memory where nobody has written it.

@@ -13,7 +13,7 @@ from mmulator.runtime.native.memory.windows import of_descriptor
 from mmulator.runtime.native.state import FULL, LANES, Warp, WgmmaTable
 from mmulator.sanitizer.checks import values as marks
 from mmulator.sanitizer.checks.unwritten import note_unwritten, nothing_at
-from mmulator.sanitizer.found import of_launch
+from mmulator.sanitizer.state import of_launch
 
 _HEAD = 4  # numbers of a table before its places
 _SPREAD = 0x9E3779B97F4A7C15

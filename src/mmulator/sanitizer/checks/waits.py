@@ -18,7 +18,7 @@ from mmulator.runtime.native.asynchrony.waiting import hash_words, mixed, state_
 from mmulator.runtime.native.hooks.events import PROXY_SHIFT, Access, Proxy
 from mmulator.runtime.native.memory.windows import OFFSET_MASK, peek
 from mmulator.runtime.native.state import NUM_BARRIERS, Barrier, Cluster, Cta, Warp
-from mmulator.sanitizer.found import of_cluster
+from mmulator.sanitizer.state import of_cluster
 
 STRIDE = 8  # rounds between two comparisons
 ATOMS = 16  # addresses of atomics that are known

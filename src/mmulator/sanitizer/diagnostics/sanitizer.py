@@ -17,7 +17,7 @@ from mmulator.runtime.native.state import Log
 from mmulator.sanitizer.diagnostics.findings.shadows import leave
 from mmulator.sanitizer.diagnostics.findings.topics import OF_CLUSTER, OF_LAUNCH, RENEWED, Memory, findings_of, of_the_end
 from mmulator.sanitizer.diagnostics.stillness import Quiescence
-from mmulator.sanitizer.found import ROOM, Found, SanitizedCluster, SanitizedLaunch
+from mmulator.sanitizer.state import ROOM, Found, SanitizedCluster, SanitizedLaunch
 
 if TYPE_CHECKING:
     from mmulator.base.codegen.lang import Instrument

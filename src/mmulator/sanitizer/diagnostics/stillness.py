@@ -13,7 +13,7 @@ import numpy as np
 from mmulator.runtime.launch.arena import bytes_at
 from mmulator.runtime.launch.resident import CLUSTER, Resident
 from mmulator.sanitizer.checks.waits import Look, Stillness
-from mmulator.sanitizer.found import SanitizedCluster
+from mmulator.sanitizer.state import SanitizedCluster
 
 _STATE, _HEAD, LOOK = SanitizedCluster.numpy_dtype(), Stillness.numpy_dtype(), Look.numpy_dtype()
 

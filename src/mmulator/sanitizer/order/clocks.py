@@ -33,7 +33,6 @@ from mmulator.base.codegen.ops import (
 from mmulator.base.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.runtime.native.asynchrony.accounts import warp_number
 from mmulator.runtime.native.state import Cluster, Warp
-from mmulator.sanitizer.found import of_launch
 from mmulator.sanitizer.order.views import (
     ALL,
     FENCED,
@@ -63,6 +62,7 @@ from mmulator.sanitizer.order.views import (
     orders_of,
     plane_of,
 )
+from mmulator.sanitizer.state import of_launch
 
 
 # fences ---------------------------------------------------------------------------------------------------------------

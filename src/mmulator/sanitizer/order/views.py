@@ -19,7 +19,7 @@ from mmulator.base.codegen.ops import (
 from mmulator.base.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
 from mmulator.runtime.native.asynchrony.accounts import warp_number
 from mmulator.runtime.native.state import WGMMA, Warp
-from mmulator.sanitizer.found import SanitizedLaunch, of_cluster
+from mmulator.sanitizer.state import SanitizedLaunch, of_cluster
 
 U32 = u32.vec(32)
 # Planes of the views of a lane: KNOWN for actions that happen before; the next three with a fence.proxy.async between, for

@@ -26,7 +26,6 @@ from mmulator.base.codegen.ops import (
 )
 from mmulator.base.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
 from mmulator.runtime.native.state import Cluster, Warp
-from mmulator.sanitizer.found import SanitizedLaunch, of_launch
 from mmulator.sanitizer.order.clocks import learn_plane, new_agent, note_seen, note_write
 from mmulator.sanitizer.order.views import (
     ALL,
@@ -43,6 +42,7 @@ from mmulator.sanitizer.order.views import (
     orders_of,
     take_view,
 )
+from mmulator.sanitizer.state import SanitizedLaunch, of_launch
 
 # A location of global memory, by its generic address (0: free entry). version: number of releases to it.
 # write: the last strong write of a release.

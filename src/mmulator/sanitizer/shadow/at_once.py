@@ -50,14 +50,7 @@ from mmulator.sanitizer.shadow.records import (
     kind_of,
     record_of,
 )
-from mmulator.sanitizer.shadow.shadow import (
-    COARSEST,
-    SHEET,
-    SHEET_BITS,
-    area_of,
-    cells_of,
-    granule_of,
-)
+from mmulator.sanitizer.shadow.shadow import COARSEST, SHEET, SHEET_BITS, area_of, cells_of, granule_of
 
 U32, U64 = u32.vec(32), u64.vec(32)
 WITHIN = (1 << RANK_SHIFT) - 1

@@ -20,11 +20,11 @@ from mmulator.runtime.native.asynchrony.transfers import entry, payload_of
 from mmulator.runtime.native.hooks.events import Access, PayloadShape
 from mmulator.runtime.native.state import FULL, Cluster, Transfer, TransferKind, Warp
 from mmulator.sanitizer.checks.proxy_state import is_issue, map_used_by, map_written, name_of, proxies_of, slot_of_issue, warp_of
-from mmulator.sanitizer.found import Found, find_against
 from mmulator.sanitizer.order.clocks import agent_of, issue_knows, latest_in
 from mmulator.sanitizer.order.views import KNOWN
 from mmulator.sanitizer.shadow.judgement import OTHER_FIRST, Decisions
 from mmulator.sanitizer.shadow.records import LANE_MASK, PER_LANE, PROXY_FROM, AccessKind, Record, kind_of
+from mmulator.sanitizer.state import Found, find_against
 
 ATOMIC, WRITE = int(Access.ATOMIC), int(Access.WRITE)
 

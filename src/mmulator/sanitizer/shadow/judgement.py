@@ -20,9 +20,9 @@ from mmulator.base.rules import races as rules
 from mmulator.runtime.native.hooks.moves import LOADED, READ
 from mmulator.runtime.native.memory.windows import peek
 from mmulator.runtime.native.state import Warp
-from mmulator.sanitizer.found import ROOM, Found, find_entry, of_launch
 from mmulator.sanitizer.order.clocks import knows
 from mmulator.sanitizer.shadow import records as rec
+from mmulator.sanitizer.state import ROOM, Found, find_entry, of_launch
 
 OTHER_FIRST = 1 << 16  # of a decision, above the number of the rule
 

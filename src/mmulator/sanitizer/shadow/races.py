@@ -31,12 +31,12 @@ from mmulator.runtime.native.hooks.events import SIZE_SHIFT as ORDER_SIZE
 from mmulator.runtime.native.memory.rows import CHUNK
 from mmulator.runtime.native.memory.windows import SHARED
 from mmulator.runtime.native.state import COPIES, LANES, Queue, Warp
-from mmulator.sanitizer.found import find, say
 from mmulator.sanitizer.order.clocks import agent_of, copies_agent_of, now
 from mmulator.sanitizer.shadow import records as rec
 from mmulator.sanitizer.shadow.at_once import LONGEST, all_at_once, learn_pattern, pattern_of
 from mmulator.sanitizer.shadow.judgement import settle_doubts, value_moved
 from mmulator.sanitizer.shadow.shadow import area_of, is_quiet, is_watched, touch
+from mmulator.sanitizer.state import find, say
 
 U32, U64 = u32.vec(32), u64.vec(32)
 LATER = int(Access.LATER)

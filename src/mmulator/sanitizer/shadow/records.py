@@ -13,7 +13,7 @@ from mmulator.base.codegen.ops import atomic_rmw, cast_ptr, fill_bytes, keep_ord
 from mmulator.base.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
 from mmulator.runtime.native.hooks.events import Access
 from mmulator.runtime.native.state import Cluster, Warp
-from mmulator.sanitizer.found import of_cluster, of_launch
+from mmulator.sanitizer.state import of_cluster, of_launch
 
 
 class AccessKind(IntEnum):

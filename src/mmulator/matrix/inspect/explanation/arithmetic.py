@@ -110,9 +110,7 @@ def _words(form: Form, p: Profile) -> str:
     if p.method == "bits":
         return "Exact: the ones are counted and added to C modulo 2^32."
     if p.method == "integer":
-        return "Exact sum of all products and C, " + (
-            "clamped to the range of s32." if form.satfinite else "modulo 2^32."
-        )
+        return "Exact sum of all products and C, " + ("clamped to the range of s32." if form.satfinite else "modulo 2^32.")
     if p.method == "fma":
         return f"A chain of {products} IEEE fused multiply-adds in ascending k, each rounded ({_rounding(form, p)})."
     if p.method == "software":

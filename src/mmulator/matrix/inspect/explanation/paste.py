@@ -139,9 +139,7 @@ def _argument(spec: OperandSpec, form: Form) -> _Argument:
             c_type, letter = _CUDA[spec.type]
             const = " const" if spec.access == "r" else ""
             mark = {"r": "", "w": "=", "rw": "+"}[spec.access]
-            return _Argument(
-                f"{c_type}{const} (&{key})[{spec.count}]", mark + letter, [f"{key}[{i}]" for i in range(spec.count)]
-            )
+            return _Argument(f"{c_type}{const} (&{key})[{spec.count}]", mark + letter, [f"{key}[{i}]" for i in range(spec.count)])
         case "register":
             c_type, letter = _CUDA[spec.type]
             if spec.access == "r":

@@ -129,9 +129,7 @@ def _spaces(form: Form) -> str:
 
 def _matrix_addresses(form: Form) -> str:
     rows = 16 if (form.m, form.n) == (16, 16) else 8
-    groups = "".join(
-        f"{', ' if i else ''}lanes {rows * i} to {rows * i + rows - 1}: matrix {i}" for i in range(max(1, form.num))
-    )
+    groups = "".join(f"{', ' if i else ''}lanes {rows * i} to {rows * i + rows - 1}: matrix {i}" for i in range(max(1, form.num)))
     return f"Each lane's p is the address of one row of 16 bytes, aligned to 16 bytes ({groups})."
 
 

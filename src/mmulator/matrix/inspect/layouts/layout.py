@@ -73,9 +73,7 @@ def _evidence(form: Form, kind: str, number: int) -> str:
                 f"not known for sm_{number}, where the specification leaves fragments of wmma open; shown are those of "
                 "sm_90, which `execute` uses for every device"
             )
-        return (
-            f"inferred for sm_{number} from sm_90, where it was measured; the specification leaves fragments of wmma open"
-        )
+        return f"inferred for sm_{number} from sm_90, where it was measured; the specification leaves fragments of wmma open"
     if kind == "scales":
         return "as specified; not measured"
     if form.is_move and (form.m, form.n) != (8, 8):
@@ -248,9 +246,7 @@ def other_form(text: str, found: Layout) -> str:
     return next((other.instruction for other in _others(text, found)), "")
 
 
-def other_answer(
-    text: str, found: Layout, ask: Callable[[Layout], list[Element]]
-) -> tuple[Layout, list[Element]] | None:
+def other_answer(text: str, found: Layout, ask: Callable[[Layout], list[Element]]) -> tuple[Layout, list[Element]] | None:
     """(layout, elements) of the first other form that the words fit and that answers a question differently."""
     own = ask(found)
     for other in _others(text, found):

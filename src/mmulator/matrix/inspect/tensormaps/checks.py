@@ -222,9 +222,7 @@ def _store(m: Encoded, copy: Copy) -> Iterator[Diagnostic]:
                          f"types of .{copy.operation}: {_REDUCE[copy.operation]}")  # fmt: skip
 
 
-def _shared(
-    m: Encoded, copy: Copy, destination: int | None, expect: int | None, shared: int | None
-) -> Iterator[Diagnostic]:
+def _shared(m: Encoded, copy: Copy, destination: int | None, expect: int | None, shared: int | None) -> Iterator[Diagnostic]:
     side = "source" if copy.to_global else "destination"
     size, room = m.transaction_bytes, m.span
     if copy.mode.endswith("4"):

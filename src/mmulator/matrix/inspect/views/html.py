@@ -113,9 +113,7 @@ def metadata_word(w: MetadataWord) -> str:
 def pattern_report(report: PatternReport) -> str:
     """Whether a matrix fits the pattern, and the first chunks that do not."""
     text = f"{report.dtype} {list(report.shape)}: {report.too_dense:,} of {report.chunks:,} chunks are too dense; {report.rule}"
-    rows = [
-        (*c.batch, c.row, c.chunk, f"{c.columns[0]}..{c.columns[1]}", ", ".join(c.values)) for c in report.first
-    ]
+    rows = [(*c.batch, c.row, c.chunk, f"{c.columns[0]}..{c.columns[1]}", ", ".join(c.values)) for c in report.first]
     batch = [f"matrix {n}" for n in range(len(report.shape) - 2)]
     return element("p", text) + (table((*batch, "row", "chunk", "columns", "values"), rows) if rows else "")
 

@@ -228,9 +228,7 @@ def to_png(svg: str, scale: float = 2) -> bytes:
     try:
         from resvg_py import svg_to_bytes
     except ImportError:
-        raise UnsupportedError(
-            "PNG needs a package that is not installed", hint=f"{installs('draw')}, or write SVG"
-        ) from None
+        raise UnsupportedError("PNG needs a package that is not installed", hint=f"{installs('draw')}, or write SVG") from None
     drawn: bytes = svg_to_bytes(
         svg_string=svg,
         zoom=scale,

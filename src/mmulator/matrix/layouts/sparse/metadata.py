@@ -65,9 +65,7 @@ def form_of(instruction: Form | HasForm | str) -> Form:
         instruction = parse_instruction(instruction)
     form = instruction if isinstance(instruction, Form) else getattr(instruction, "form", None)
     if not isinstance(form, Form):
-        raise OperandError(
-            f"an instruction is needed, not {type(instruction).__name__}", hint='such as "mma.sp m16n8k32 f16"'
-        )
+        raise OperandError(f"an instruction is needed, not {type(instruction).__name__}", hint='such as "mma.sp m16n8k32 f16"')
     if not form.sparse:
         raise OperandError(
             f"{form} has no sparse operand",

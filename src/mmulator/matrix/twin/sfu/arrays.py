@@ -37,9 +37,7 @@ def array_function(operation: str, type: str, ftz: bool, tables: Tables) -> Arra
     return ArrayFunction(array_functions(tables)[operation, type, ftz])
 
 
-def evaluate(
-    operation: str, *operands: Array, type: str = "f32", ftz: bool = False, device: str = DEFAULT_DEVICE
-) -> Array:
+def evaluate(operation: str, *operands: Array, type: str = "f32", ftz: bool = False, device: str = DEFAULT_DEVICE) -> Array:
     """The result of `operation.approx{.ftz}.type` (div.approx and div.full: two operands) on a device, element by element.
 
     operation: name, such as "rcp".

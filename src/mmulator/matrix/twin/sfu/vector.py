@@ -47,9 +47,7 @@ def _y(name: str, q: Quadratic, index: Value, x: Value, more: int = 0) -> Value:
     return to(u32, short(name, q, index, x) >> q.out_shift[0] + more - q.c0_shift[0])
 
 
-def _evaluate(
-    words: Value, c0_shift: int, x: Value, sq: Value, added: int, widths: tuple[int, int] = _WIDTHS
-) -> Value:
+def _evaluate(words: Value, c0_shift: int, x: Value, sq: Value, added: int, widths: tuple[int, int] = _WIDTHS) -> Value:
     """(C0 << c0_shift) + C1 * x + C2 * sq + added, in i64 lanes."""
     w1, w2 = widths
     c0 = words >> (w1 + w2) << c0_shift

@@ -267,9 +267,7 @@ def _dense(compressed: MatrixView, codes: MatrixView, form: Form, d: Instruction
     return dense(plain, nibbles.astype(np.uint8), full, f"metadata {codes.what}")
 
 
-def _scales(
-    scene: Scene, d: InstructionDescriptor, side: str, layout: str, lines: int, count: int, rank: int
-) -> MatrixView:
+def _scales(scene: Scene, d: InstructionDescriptor, side: str, layout: str, lines: int, count: int, rank: int) -> MatrixView:
     """The scale factors of A [rows, count] or B [count, n] in tensor memory."""
     address = _address(scene, scene.operands[f"scale-{side}"])
     t, first = TYPES[d.stype], d.scale_a_id if side == "a" else d.scale_b_id

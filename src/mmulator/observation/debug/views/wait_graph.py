@@ -374,9 +374,7 @@ _KINDS: dict[str, Callable[[Scene, ResidentCta, LaneGroup, Every], LaneWait]] = 
 
 
 # what can still be reached ----------------------------------------------------------------------------------------------------
-def _reaching(
-    scene: Scene, every: Every, is_one: Callable[[Instruction], bool], does: str = "may arrive"
-) -> tuple[Waker, ...]:
+def _reaching(scene: Scene, every: Every, is_one: Callable[[Instruction], bool], does: str = "may arrive") -> tuple[Waker, ...]:
     """Warps with lanes from whose place an instruction can be reached."""
     kernel = scene.kernel
     blocks = _with(kernel, is_one)

@@ -27,9 +27,9 @@ from mmulator.observation.record.launches.questions import stored_type
 from mmulator.observation.record.launches.snapshot import LaunchSnapshot, MemorySnapshot, SnapshotInquiry, Take
 from mmulator.observation.record.names import DeviceArray
 from mmulator.observation.record.values import dtype_of
-from mmulator.ptx.declared import Parameter
 from mmulator.ptx.program.calls import reached
 from mmulator.ptx.program.image import ModuleImage
+from mmulator.ptx.symbols import Parameter
 
 MEMORY, EXPECTED, LAUNCH = "memory.npz", "expected.npz", "launch.toml"
 

@@ -16,7 +16,7 @@ from mmulator.sanitizer.diagnostics.whereabouts import lanes_text
 
 @dataclass(frozen=True)
 class FindingContext:
-    """A launch and one entry of its table of findings (sanitizer/found.py: Found)."""
+    """A launch and one entry of its table of findings (sanitizer/state.py: Found)."""
 
     grid: Grid
     entry: Any

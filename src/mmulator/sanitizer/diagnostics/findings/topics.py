@@ -2,7 +2,7 @@
 fault or deadlock that ended a run, if it breaks a rule.
 
 A function that makes memory returns None if the kernel does not need the topic. If it returns several arrays, the first one holds
-the addresses of the others. A name in the tables of these functions is a field of a struct in sanitizer/found.py.
+the addresses of the others. A name in the tables of these functions is a field of a struct in sanitizer/state.py.
 """
 
 from __future__ import annotations
