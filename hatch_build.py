@@ -1,7 +1,7 @@
 """The build of a wheel: object code of native functions goes with it (tools/ship.py), so that nobody compiles it again.
 
 The wheel has what a first run needs on this machine; with MMULATOR_SHIP=release all that does not depend on a kernel, for every
-machine of this one's architecture, or of the one that MMULATOR_SHIP=release-aarch64 names (docs/release.md). An editable
+machine of this one's architecture, or of the one that MMULATOR_SHIP=release-aarch64 names (docs/developers/release.md). An editable
 installation has none but what such a build has kept in the code cache, and compiles what it uses when it uses it; so does a wheel
 that is built with MMULATOR_SHIP=0, or on a machine that is no Linux on x86-64 or aarch64: it is pure Python, for every system.
 """

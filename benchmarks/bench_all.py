@@ -1,4 +1,4 @@
-"""All figures of docs/speed.md about waiting, by one command: a row for each claim, each by its own program in this folder.
+"""All figures of docs/explanation/speed.md about waiting, by one command: a row for each claim, by its own program here.
 
     python benchmarks/bench_all.py [cold ...] [--against SRC] [--objects FOLDER] [--objects-against FOLDER] [--suite FOLDER]
         [--ttsem PYTHON] [--release FOLDER]

@@ -99,7 +99,7 @@ class Kernel:
 
 
 def table(kernels: list[Kernel], title: str) -> None:
-    """Medians of classes of size, as docs/speed.md has them."""
+    """Medians of classes of size, as docs/explanation/speed.md has them."""
     print(f"\n| {title}: instructions | kernels | before | now | times faster | from, to | noise |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for low, high in [*pairwise(SIZES), (0, SIZES[-1])]:

@@ -1,12 +1,12 @@
-"""The part of docs/evaluation.md that any machine can rerun in thirty minutes: each criterion, what was found, whether it holds.
+"""What any machine can rerun of docs/reference/evaluation.md in thirty minutes: each criterion, what was found, if it holds.
 
     python -m evidence.evaluate                      # seed: today's date, as 20261124, so that nobody has seen these cases
-    python -m evidence.evaluate --corpora FOLDER     # with the collections of docs/judges.md that are there
+    python -m evidence.evaluate --corpora FOLDER     # with the collections of docs/reference/judges.md that are there
     python -m evidence.evaluate --only replay,litmus --seed 7 --json FILE
 
 Data enters as the rows below and the commands that they name, and leaves as a table and as JSON (with --keep in
-evidence/judges/results/evaluation.json, from which docs/evaluation.md is made). The exit code is 0 if every criterion holds.
-After Ctrl-C the rows so far are written.
+evidence/judges/results/evaluation.json, from which docs/reference/evaluation.md is made). The exit code is 0 if every
+criterion holds. After Ctrl-C the rows so far are written.
 """
 
 from __future__ import annotations
@@ -156,13 +156,13 @@ ROWS = {
     "codes": Row("a kernel has one result under every kind of native code", "0 of 300 drawn kernels differ", codes),
     "defects": Row("each planted change is found by its rules and by no other", "no test fails", tests("tests/ub")),
     "litmus": Row("races are those of the definitions", "0 of 100 drawn tests are told wrongly", litmus),
-    "corpora": Row("defects planted by others are found at the rates of docs/judges.md", "the same counts", corpora),
+    "corpora": Row("defects planted by others are found at the rates of docs/reference/judges.md", "the same counts", corpora),
     "modules": Row("broken PTX ends in a named error", "no crash, no hang, no other exception", modules),
 }
 
 
 def page() -> str:
-    """The last run that was kept, as the table of docs/evaluation.md."""
+    """The last run that was kept, as the table of docs/reference/evaluation.md."""
     run = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"rows": []}
     found = {row["name"]: row for row in run["rows"]}
     rows = []
@@ -183,7 +183,7 @@ def main() -> int:
     parser.add_argument("--corpora", type=Path, help="the folder of the collections")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--json", type=Path, help="write the rows here")
-    parser.add_argument("--keep", action="store_true", help="write the rows for docs/evaluation.md, too")
+    parser.add_argument("--keep", action="store_true", help="write the rows for docs/reference/evaluation.md, too")
     given = parser.parse_args()
     names = given.only.split(",") if given.only else list(ROWS)
     if unknown := [name for name in names if name not in ROWS]:

@@ -3,7 +3,7 @@
     python -m evidence.pages            # rewrite what has changed
     python -m evidence.pages --check    # exit code 1 if a page is not up to date
 
-A whole page, docs/compatibility.md, is made by evidence/suites/page.py; regions of other pages here.
+They are regions of pages, as those that tools/pages/spec_map.py makes of the tables.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from evidence import evaluate
 from evidence.judges import indigo, judges
+from evidence.suites import page as suites
 from tools.pages.spec_map import ROOT, Makers, figures, main, with_regions
 from tools.pages.tables import table
 
@@ -43,13 +44,14 @@ def summary() -> str:
          f"{cases['skipped by the suite']} skipped, {cases.get('wrong', 0)} wrong"),
         ("its launches", "an H100, beside", f"{launches['same']:,} of {ran:,} leave the same bytes"),
         (f"kernels of {len(public)} public projects", "an H100, beside", f"{launched['same']} of {compared} launches leave the "
-         f"same bytes; {launched['not deterministic']} the GPU does not repeat, the others are [defects](docs/found.md)"),
+         f"same bytes; {launched['not deterministic']} the GPU does not repeat, the others are "
+         "[defects](docs/reference/found.md)"),
         (f"Indigo's {races[0].planted} planted races", "its authors", f"{min(r.found for r in races)} found; "
          f"{max(r.flagged for r in races)} of {races[0].clean} clean kernels flagged"),
     ))  # fmt: skip
 
 
-REGIONS: Makers = {"evaluation": evaluate.page, "summary": summary, **judges.REGIONS}
+REGIONS: Makers = {"evaluation": evaluate.page, "summary": summary, **judges.REGIONS, **suites.REGIONS}
 
 
 def pages() -> Iterator[tuple[Path, str]]:

@@ -29,10 +29,10 @@ COSTS: Counter[tuple[str, bool]] = Counter()  # processor seconds of a folder's 
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full", action="store_true", help="all tests, those marked `full` too (docs/testing.md)")
+    parser.addoption("--full", action="store_true", help="all tests, those marked `full` too (docs/developers/testing.md)")
     parser.addoption("--release", action="store_true", help="all tests with all of their cases, as before a release")
     parser.addoption("--chapter", metavar="NAME", help="tests that may notice a change of a chapter (isa/NAME.py)")
-    parser.addoption("--costs", action="store_true", help="processor seconds of each folder, as docs/testing.md shows them")
+    parser.addoption("--costs", action="store_true", help="processor seconds of each folder, as testing.md shows them")
 
 
 def pytest_configure() -> None:
@@ -154,8 +154,8 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def table() -> str:
-    """The table of docs/testing.md with the costs of this run: of quick tests, and of all others."""
-    page = (Path(__file__).parents[1] / "docs" / "testing.md").read_text()
+    """The table of docs/developers/testing.md with the costs of this run: of quick tests, and of all others."""
+    page = (Path(__file__).parents[1] / "docs/developers/testing.md").read_text()
 
     def costs(name: str) -> str:
         return " | ".join(f"{COSTS[name, full]:.0f}" for full in (False, True))

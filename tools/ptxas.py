@@ -8,7 +8,7 @@ matrix: every form of the matrix instructions, in each of its operand lists, on 
 forms of every row of mbarriers, copies, clusters, multimem, fences, barriers and tensor memory (tests/support/ptxas/rows.py).
 Mutants change one thing of such a statement. tcgen05: rows of tensor memory alone, and any modifiers of its instructions
 together (tests/support/ptxas/tensor_memory.py). A disagreement is printed with what either side says. Exit code 0 if there is
-none but those that docs/legality.md lists.
+none but those that docs/reference/legality.md lists.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def reason(what: str, s: Statement, accepted: bool) -> str:
     """Why ptxas' verdict on a statement is another than ours; empty if no table says it."""
     if what != "matrix":
         return row_differences.listed(s, accepted)
-    return "refused as docs/legality.md says" if accepted and refused(s) else ""
+    return "refused as docs/reference/legality.md says" if accepted and refused(s) else ""
 
 
 def main() -> int:

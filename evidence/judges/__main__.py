@@ -1,4 +1,4 @@
-"""Run the judges whose corpora are here, keep what they find, and write the tables of docs/judges.md.
+"""Run the judges whose corpora are here, keep what they find, and write the tables of docs/reference/judges.md.
 
     python -m evidence.judges --corpora ~/corpora --work /tmp/judges         # every corpus that is there
     python -m evidence.judges --corpora ~/corpora --only order,gsan

@@ -96,7 +96,7 @@ def table(answers: Sequence[Answer]) -> str:
 
 def _folder(text: str) -> Path:
     if not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"there is no folder {text}: fetch the corpus first (docs/judges.md says from where)")
+        raise argparse.ArgumentTypeError(f"there is no folder {text}: fetch the corpus (docs/reference/judges.md says whence)")
     return Path(text)
 
 

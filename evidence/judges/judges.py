@@ -1,4 +1,4 @@
-"""All judges, their results as data, and the tables of docs/judges.md."""
+"""All judges, their results as data, and the tables of docs/reference/judges.md."""
 
 from __future__ import annotations
 

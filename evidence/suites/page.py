@@ -1,4 +1,4 @@
-"""docs/compatibility.md: which suites that others wrote run here, from the counts in evidence/suites/results.
+"""docs/reference/compatibility.md: which suites that others wrote run here, from the counts in evidence/suites/results.
 
 python -m evidence.suites.page core.json liger.json    # take runs into the results, and rewrite the page
 python -m evidence.suites.page --shadow shadow.jsonl   # take a comparison with a GPU into the results
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,50 +20,12 @@ from evidence.suites.known import CLASSES, LIMIT, OPEN, SKIPPED, SUITES, TIME, U
 from evidence.suites.run import Run, small
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "compatibility.md"
+PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 RESULTS = ROOT / "evidence" / "suites" / "results"
 SHADOW, PROGRAMS = "shadow", "programs"
 SLOW = 3.0  # seconds of a program that is listed
 LONGEST = 12  # reasons that are listed of a class
-
-HEAD = """<!-- Made by evidence/suites/page.py; do not edit. -->
-
-# Compatibility
-
-These test suites of other projects ran unmodified on a machine without a GPU. Each case
-runs as on a GPU: with the project's pytest, its compiler, and `device="cuda"`.
-"""
-
-MEANING = """
-- **passed**: includes cases that fail as their authors expect.
-- **skipped**: skipped by the suite itself, for the chip.
-- **not supported**: ended with an error that names the instruction.
-- **the suite's own**: failed by a mistake or a tolerance of the test, another version, or a feature that no emulator has.
-- **too long**: stopped after the time limit of a case.
-- **wrong**: another result than a GPU's. **not explained**: not examined yet.
-"""
-
-AGAIN = """
-## Doing it again
-
-From the root of this repository, with the suite in a folder of its own:
-
-```
-python -m evidence.suites.run triton-core --folder ../triton/python --workers 8 --json core.json
-```
-
-`--device sm_80` takes another chip, `--sample 3` three cases of each test function,
-`--shard 2/8` the third of eight parts, which `--merge` puts together. Other names:
-NAMES. On a machine with a GPU
-
-```
-SHADOW_OUT=launches.jsonl PYTHONPATH=.:src python -m pytest -p evidence.suites.shadow -n 8 test_core.py --device cuda
-python -m evidence.suites.shadow launches.jsonl
-```
-
-gives each launch of Triton's to the GPU and to mmulator, on copies of the same memory,
-and compares the bytes.
-"""
+KINDS = ("passed", "skipped", "not supported", "too long", "the program's own")
 
 
 def stored() -> tuple[list[Run], list[Run]]:
@@ -149,83 +111,66 @@ def condensed(path: Path, suite: str) -> Run:
     }  # fmt: skip
 
 
-COMPARED = """
-Each launch ran on the GPU, and in mmulator on a copy of the same memory; then all bytes were
-compared, also those of NaNs. *not compared*: launches of one test beyond the first 64. *too large*:
-over 64 MB of memory. *timeout*: longer in mmulator than a launch may take. *not deterministic*:
-the GPU, asked again, differs from itself (sums of floats by atomics, clocks, the number of a
-multiprocessor). *fault*: mmulator stops the kernel.
-"""
-# What differs or stops, where somebody has looked.
-EXPLAINED = {
-    "triton-core": "All that differ are `test_tensor_atomic_add_access_patterns`: sums of floats by atomics, in whose order "
-    "the GPU repeated itself that time. The fault is right: `test_if_call[attribute_jit]` reads beyond its array.",
-    "triton-language": "The faults are right: `test_int_annotation` stores beyond its array.",
-    "liger": "The faults have not been examined yet.",
-}
-
-
 def shadows(runs: list[Run]) -> str:
-    """The tables of comparisons with a GPU."""
-    text = []
-    for run in runs:
-        rows = [[verdict, str(count), str(run["kernels"][verdict])] for verdict, count in run["launches"].items()]
-        rows.append(["all", str(sum(run["launches"].values())), str(run["all kernels"])])
-        more = f"\n{EXPLAINED[run['suite']]}\n" if run["suite"] in EXPLAINED else ""
-        text.append(f"\n### {run['suite']}\n\n{run['about']}.\n\n" + grid(["verdict", "launches", "kernels"], rows, 1) + more)
-    return "\n## Launch by launch, with a GPU beside it\n" + COMPARED + "".join(text) if text else ""
-
-
-CPP = """
-## Programs of CUDA C++
-
-Unmodified programs, compiled by nvcc 13.0 with `-cudart shared`, ran under `mmulator exec` and were
-judged by their own checks. Times are seconds of CPU (ABOUT): *first* with a cold cache, *again* with a warm one.
-
-- **skipped**: the program asks for a feature, and ends by itself where there is none.
-- **not supported**: an error names what is missing.
-- **too long**: has the size of a GPU's work as a constant.
-"""
-BESIDE = """
-The same binaries ran on CHIP, with a library before CUDA's runtime that clears what `cudaMalloc` returns, and writes a hash of
-each allocation when it is freed and of each copy to the host. All BUFFERS buffers of COUNT programs (BYTES bytes) have the
-GPU's bytes: NAMES. Of four more the hashes were taken of what they copy to the host, all equal: OUTPUTS.
-"""
+    """A table of comparisons with a GPU: launches by verdict."""
+    verdicts = [*dict.fromkeys(verdict for run in runs for verdict in run["launches"])]
+    rows = [[run["suite"], *(str(run["launches"].get(verdict, 0)) for verdict in verdicts), str(run["all kernels"]), run["about"]]
+            for run in runs]  # fmt: skip
+    return grid(["suite", *verdicts, "kernels", "where and when"], rows, 1)
 
 
 def programs() -> str:
-    """Tables of programs of C++: how many pass, which take long, and why others do not pass."""
-    found = json.loads((RESULTS / f"{PROGRAMS}.json").read_text())
-    rows, kinds = found["programs"], ["passed", "skipped", "not supported", "too long", "the program's own"]
+    """A table of programs of C++: how many pass."""
+    found = _programs()
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for one in rows:
+    for one in found["programs"]:
         counts[one["source"]][one["outcome"]] += 1
-    sums = [[found["sources"][s], str(n.total()), *(str(n[kind]) for kind in kinds)] for s, n in counts.items()]
-    passed = [one for one in rows if one["outcome"] == kinds[0]]
+    sums = [[found["sources"][s], str(n.total()), *(str(n[kind]) for kind in KINDS)] for s, n in counts.items()]
+    return f"Where and when: {found['about']}.\n\n" + grid(["source", "programs", *KINDS], sums, 1)
+
+
+def slow_programs() -> str:
+    """A table of programs of C++ that pass and take long, and the names of the others."""
+    passed = [one for one in _programs()["programs"] if one["outcome"] == KINDS[0]]
     slow = [[one["source"], one["name"], one["arguments"] and f"`{one['arguments']}`", str(one["first"]), str(one["again"] or "")]
             for one in passed if one["first"] >= SLOW]  # fmt: skip
     quick = ", ".join(one["name"] for one in passed if one["first"] < SLOW)
-    others = [[one["name"], one["outcome"], one["why"]] for one in rows if one not in passed]
-    beside = found["beside"]
-    facts = {
-        "CHIP": beside["chip"], "BUFFERS": str(beside["buffers"]), "BYTES": f"{beside['bytes']:,}",
-        "COUNT": str(len(beside["programs"])), "NAMES": ", ".join(beside["programs"]),
-        "OUTPUTS": ", ".join(beside["outputs only"]),
-    }  # fmt: skip
-    compared = re.sub("|".join(facts), lambda found: facts[found[0]], BESIDE)
-    return "\n".join((
-        CPP.replace("ABOUT", found["about"]), grid(["source", "programs", *kinds], sums, 1),
-        f"These pass in less than {SLOW:.0f} seconds: {quick}.\n\nThese take longer:\n",
-        grid(["source", "program", "arguments", "first", "again"], slow, 3),
-        grid(["program", "outcome", "why"], others, 3), compared,
-    ))  # fmt: skip
+    return grid(["source", "program", "arguments", "first", "again"], slow, 3) + f"\nLess than {SLOW:.0f} seconds: {quick}.\n"
+
+
+def other_programs() -> str:
+    """A table of programs of C++ that do not pass, and why."""
+    rows = [[one["name"], one["outcome"], one["why"]] for one in _programs()["programs"] if one["outcome"] != KINDS[0]]
+    return grid(["program", "outcome", "why"], rows, 3)
+
+
+def beside() -> str:
+    """A table of programs of C++ whose bytes were compared with a GPU's."""
+    found = _programs()["beside"]
+    rows = [
+        ["chip", found["chip"]], ["buffers, bytes", f"{found['buffers']}, {found['bytes']:,}"],
+        ["programs, all buffers equal", ", ".join(found["programs"])],
+        ["programs, copies to the host equal", ", ".join(found["outputs only"])],
+    ]  # fmt: skip
+    return grid(["compared", ""], rows, 2)
+
+
+def _programs() -> Any:
+    return json.loads((RESULTS / f"{PROGRAMS}.json").read_text())
+
+
+REGIONS: dict[str, Callable[[], str]] = {
+    "suites": lambda: suites_table(stored()[0]), "programs": programs, "programs_slow": slow_programs,
+    "programs_others": other_programs, "beside": beside, "shadows": lambda: shadows(stored()[1]),
+    "reasons": lambda: reasons(stored()[0]), "sources": lambda: sources(stored()[0]),
+}  # fmt: skip
 
 
 def page() -> str:
-    runs, compared = stored()
-    text = HEAD + "\n" + suites_table(runs) + MEANING + programs() + shadows(compared)
-    text += "\n## Why cases do not pass\n\n" + reasons(runs)
-    return text + "\n## What was run\n\n" + sources(runs) + AGAIN.replace("NAMES", ", ".join(f"`{name}`" for name in SUITES))
+    """The page, with its tables as they should be."""
+    from tools.pages import spec_map
+
+    return spec_map.with_regions(PAGE.read_text())
 
 
 def keep(run: Run, name: str) -> None:

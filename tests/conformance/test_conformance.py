@@ -453,7 +453,7 @@ def test_a_clone_has_the_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "vectors" / "sm_90").symlink_to(ROOT / "vectors" / "sm_90")
     assert vectors.default_folder() == Path("vectors")
     executions, words, stored = vectors.extent(ROOT / "vectors")
-    assert f"{words:,}" in (ROOT / "docs/fidelity.md").read_text() and stored < words and executions > 20_000
+    assert f"{words:,}" in (ROOT / "docs/explanation/fidelity.md").read_text() and stored < words and executions > 20_000
 
 
 def test_replay_finds_a_wrong_vector(captured: Path) -> None:

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.base.errors import undefined
 from mmulator.base.findings import Finding, Place, at_places, by_severity, counted, grouped, paragraph, paragraphs, places, union
 from mmulator.base.rules import RULES, words
-from mmulator.errors import ExecutionFault, LaunchError, LimitReached, UndefinedBehaviour
+from mmulator.errors import ExecutionFault, LaunchError, LimitReached, UndefinedBehaviour, undefined
 from mmulator.runtime.native.state import FaultKind
 from mmulator.sanitizer.diagnostics.findings.topics import FAULTS
 from tests.support.breaches import RULE, TWICE

@@ -16,7 +16,7 @@ def test_rows_whose_hooks_keep_a_state(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_some_of_all_rows_in_blocks_pairs_and_clusters(tmp_path: Path) -> None:
-    """All of them: `python -m evidence.fuzz.alone` (docs/release.md)."""
+    """All of them: `python -m evidence.fuzz.alone` (docs/developers/release.md)."""
     hooked, runs = map(len, alone.kinds())
     found(tmp_path, hooked, hooked + runs * len(alone.PLACES) // PART)
 

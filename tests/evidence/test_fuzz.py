@@ -30,7 +30,7 @@ def fuzz(out: Path, *arguments: str, plant: str = "", what: str = "modules") -> 
 
 @pytest.mark.full
 def test_a_slice_finds_nothing(tmp_path: Path) -> None:
-    """A slice of 250 modules, the same each time, finds nothing; docs/fuzzing.md has a larger one."""
+    """A slice of 250 modules, the same each time, finds nothing; docs/developers/testing.md has a larger one."""
     code, found = fuzz(tmp_path, "--modules", "250", "--launches", "40", "--seed", "7")
     assert (code, found["failures"]) == (0, [])
     assert found["modules"] >= 250 and found["loaded"] > 50 and found["refused"] > 100

@@ -1,4 +1,4 @@
-"""A little of evidence/fuzz/doors.py; more of it, and sanitized launches beside plain ones, in docs/fuzzing.md."""
+"""A little of evidence/fuzz/doors.py; more of it, and sanitized launches beside plain ones, in docs/developers/testing.md."""
 
 import pytest
 

@@ -120,3 +120,9 @@ def test_texts_replace_the_lists() -> None:
     assert ask("sparse", lane="0", word="0xe9c84eed")[-1]["columns"][-1] == "meaning"
     with pytest.raises(OperandError):
         ask("format", nothing="1")
+
+
+@pytest.mark.parametrize("view", ["swizzle", "descriptor"])
+def test_what_is_seen_first_is_swizzled(view: str) -> None:
+    """A table without a swizzle shows nothing."""
+    assert "128B" in choices(site.VIEWS[view])[0]

@@ -134,6 +134,21 @@ def test_export_writes_what_the_server_says(
     assert found == json.loads(json.dumps(site.document("layout", A)))
 
 
+def test_an_export_that_stops_leaves_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where an older export had one: an index stands only beside all of its tables."""
+    (tmp_path / "index.html").write_text("an old one")
+
+    def stops(said: object) -> Iterator[tuple[str, str]]:
+        yield "page.css", ""
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(site, "static", stops)
+    with pytest.raises(KeyboardInterrupt):
+        site.export(tmp_path)
+    assert not (tmp_path / "index.html").exists()
+
+
+
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "site").write_text("")
     process = start("--export", str(tmp_path / "site"))

@@ -579,7 +579,7 @@ def test_pictures_show_the_addresses(mode: str) -> None:
 
 def test_the_picture_of_the_documentation_is_current() -> None:
     path = ROOT / "docs/images/descriptor-128b.svg"
-    assert path.read_text() == tile_answer("128B").svg("auto"), "see `A picture` in docs/descriptors.md"
+    assert path.read_text() == tile_answer("128B").svg("auto"), "see `A picture` in docs/explanation/descriptors.md"
 
 
 def test_notebooks_get_the_picture() -> None:

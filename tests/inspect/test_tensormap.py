@@ -123,7 +123,7 @@ def test_the_picture_is_a_drawing_with_every_chunk_of_its_lines(theme: str) -> N
 def test_the_picture_of_the_documentation_is_current() -> None:
     m = mm.TensorMap.decode(replace(mm.TensorMap.tiled(PADDED_64, (16, 64), swizzle="128B").fields, address=0).encode())
     drawn = tensor_box(m, (56, 0)).svg("auto")
-    assert (ROOT / "docs/images/tensor-box-128b.svg").read_text() == drawn, "see `Where a box lands` in docs/tensor-maps.md"
+    assert (ROOT / "docs/images/tensor-box-128b.svg").read_text() == drawn, "see `Where a box lands` in tensor-maps.md"
 
 
 # checks ---------------------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def test_other_texts_stay_as_they_are() -> None:
 
 
 def test_chips_are_devices() -> None:
-    """Every chip that docs/fidelity.md names, and what people write."""
+    """Every chip that docs/explanation/fidelity.md names, and what people write."""
     for device, names in CHIPS.items():
         for name in names.split(", "):
             assert device_of(name) == device, name

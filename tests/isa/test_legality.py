@@ -1,5 +1,5 @@
 """Legality of matrix instructions: verdicts of ptxas, recorded and (where one is installed) fresh, and the table of
-differences of docs/legality.md."""
+differences of docs/reference/legality.md."""
 
 import os
 import random
@@ -46,7 +46,7 @@ def test_packing_statements_keeps_them() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_differences_from_the_document(case: Difference) -> None:
-    """The example of every row of docs/legality.md has the verdict that the row says."""
+    """The example of every row of docs/reference/legality.md has the verdict that the row says."""
     (error,) = ours([case.statement])
     assert (error is None) == (case.accepted if case.followed else not case.accepted), error
 

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from evidence import pages as results
+from mmulator.base.rules import RULES
 from mmulator.host.driver import Settings
 from mmulator.host.module import Module
 from mmulator.host.settings import INTERNAL, variables
@@ -31,9 +32,11 @@ from tests.laws.test_architecture import RANK, ROOMS
 from tests.laws.test_rows import EXCUSES
 from tests.support import forks, quick
 from tests.support.places import PACKAGE, ROOT
-from tools.pages import spec_map
+from tools.pages import reference, spec_map
 
-TUTORIAL, OBSERVERS = TUTORIALS = ("docs/adding-an-instruction.md", "docs/observers.md")  # carried out in a copy
+TUTORIAL, OBSERVERS = "docs/developers/adding-an-instruction.md", "docs/developers/native-code.md"
+WHOLE = ("docs/developers/adding-a-rule.md", "docs/developers/adding-a-runtime-function.md")  # carried out in a copy, too
+OBSERVED = "A count of barriers"  # the part of OBSERVERS that is carried out in a copy, as all of TUTORIAL is
 PAGES = [
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md"),
     *sorted(p.relative_to(ROOT).as_posix() for folder in ("docs", "examples") for p in ROOT.glob(f"{folder}/**/*.md")),
@@ -89,6 +92,12 @@ def steps(text: str) -> Iterator[Step]:
 
 def read(page: str) -> str:
     return (ROOT / page).read_text()
+
+
+def here(page: str) -> str:
+    """The text of a page, but for what test_tutorial carries out in a copy of the repository."""
+    before, heading, rest = read(page).partition(f"\n## {OBSERVED}\n")
+    return "" if page in (TUTORIAL, *WHOLE) else before + rest[rest.find("\n## ") :] if heading else before
 
 
 def commands(step: Step) -> list[str]:
@@ -148,7 +157,7 @@ def code_of(step: Step) -> int:
     return int(found[1]) if found else 0
 
 
-COMMANDS = [(page, (c, code_of(s))) for page in PAGES if page not in TUTORIALS for s in steps(read(page)) for c in commands(s)]
+COMMANDS = [(page, (c, code_of(s))) for page in PAGES for s in steps(here(page)) for c in commands(s)]
 
 
 def test_pages_have_commands_and_snippets() -> None:
@@ -165,7 +174,7 @@ def test_command_runs(command: str, code: int, folder: Path) -> None:
 
 def starts_programs(page: str) -> bool:
     """Whether a page needs `[full]`, or processes of their own."""
-    return any(step.needs or step.directive in ("run", "pytest") for step in steps(read(page)))
+    return any(step.needs or step.directive in ("run", "pytest") for step in steps(here(page)))
 
 
 @pytest.mark.parametrize("page", [pytest.param(p, marks=pytest.mark.full if starts_programs(p) else ()) for p in PAGES])
@@ -178,7 +187,7 @@ def test_snippets_run_and_output_is_as_shown(page: str, folder: Path, monkeypatc
     space: dict[str, Any] = {}
     left_out: set[str] = set()
     monkeypatch.syspath_prepend(folder)
-    for step in [] if page in TUTORIALS else steps(read(page)):
+    for step in steps(here(page)):
         if step.needs and find_spec(step.needs) is None:
             left_out.add(step.needs)
             printed = None
@@ -206,7 +215,6 @@ def test_snippets_run_and_output_is_as_shown(page: str, folder: Path, monkeypatc
 
 def test_quotations_are_in_the_files() -> None:
     quotes = [(page, s) for page in PAGES for s in steps(read(page)) if s.directive == "quote"]
-    assert sum(page == "docs/reading.md" for page, _ in quotes) == 8
     for page, step in quotes:
         assert step.text.strip("\n") in read(step.argument), f"{page}:{step.line}: not in {step.argument}"
 
@@ -282,7 +290,7 @@ def test_variables_of_the_environment_are_in_the_table() -> None:
     named = set()
     for folder in ("src", "tools", "evidence", "tests", "docs", "benchmarks"):
         for path in (ROOT / folder).rglob("*.*"):
-            if path.suffix in (".py", ".md") and path.parent.name != "settings" and path.name != "robustness.md":
+            if path.suffix in (".py", ".md") and path.parent.name != "settings" and path.name != "settings.md":
                 named |= {*re.findall(r"(?<![_A-Z])MMULATOR_([A-Z_]*[A-Z])", path.read_text())}
     named |= {"SHIP", *(f.name.upper() for f in fields(Settings))}
     assert named - {"DEVCE"} == {*variables()} | INTERNAL
@@ -290,8 +298,8 @@ def test_variables_of_the_environment_are_in_the_table() -> None:
 
 def test_the_map_is_complete() -> None:
     """The table of the house has every room of src/mmulator/ and every layer of one, layers in the order of imports."""
-    named = [n.strip("`/") for line in re.findall(r"^\| ((?:`[\w./]+`(?:, )?)+) \|", read("docs/design.md"), re.MULTILINE)
-             for n in line.split(", ")]  # fmt: skip
+    lines = re.findall(r"^\| ((?:`[\w./]+`(?:, )?)+) \|", read("docs/developers/design.md"), re.MULTILINE)
+    named = [n.strip("`/") for line in lines for n in line.split(", ")]
     named = [n.removesuffix(".py") for n in named if n.split("/")[0] in ROOMS]
     rooms = [room for room in ROOMS if (ROOT / "src/mmulator" / room).is_dir()]
     layers = [n for n in RANK if n.split("/")[0] in rooms and not n.endswith("/.")]
@@ -301,8 +309,8 @@ def test_the_map_is_complete() -> None:
 
 
 def test_the_table_of_tests_has_every_folder() -> None:
-    """docs/testing.md says of each folder of tests what it proves, and when to run it."""
-    named = re.findall(r"^\| `(\w+)` \|", read("docs/testing.md"), re.MULTILINE)
+    """docs/developers/testing.md says of each folder of tests what it proves, and when to run it."""
+    named = re.findall(r"^\| `(\w+)` \|", read("docs/developers/testing.md"), re.MULTILINE)
     there = {p.name for p in (ROOT / "tests").iterdir() if any(p.rglob("test_*.py"))} - {"support", "data"}
     assert {*named} == there and len(named) == len(there)
 
@@ -320,6 +328,75 @@ def test_the_table_of_quick_tests_names_tests() -> None:
 def test_made_pages_are_up_to_date(maker: Any) -> None:
     stale = [path.name for path, text in maker.pages() if not path.exists() or path.read_text() != text]
     assert not stale, f"run python -m {maker.__name__}: {stale}"
+
+
+# what a reader has to read -------------------------------------------------------------------------------------------
+MOST_PAGES, MOST_WORDS, MOST_LINKS = 30, 55_000, 10
+# Pages of docs/reference/ that are neither made nor run, and the test that compares them with what there is.
+COMPARED = {"found": "test_what_was_found_has_a_rule_and_a_text", "glossary": "test_words_of_the_glossary_are_used",
+            "provenance": "test_what_a_row_names_exists"}  # fmt: skip
+
+
+def by_hand(page: str) -> str:
+    """The text of a page of docs/ that a person wrote: nothing of a page that is made, and no made region."""
+    text = read(page)
+    made = page in spec_map.PAGES or text.startswith("<!-- Made by")
+    return "" if made else re.sub(r"<!-- made: \w+ -->.*?<!-- end -->", "", text, flags=re.DOTALL)
+
+
+def test_pages_are_few() -> None:
+    """At most 30 pages that people write, and 55,000 words, those of docs/reference/ counted too, but for what is made."""
+    texts = {page: by_hand(page) for page in PAGES if page.startswith("docs/")}
+    pages = [page for page, text in texts.items() if text and not page.startswith("docs/reference/")]
+    words = {page: len(text.split()) for page, text in texts.items()}
+    assert len(pages) <= MOST_PAGES, pages
+    assert sum(words.values()) <= MOST_WORDS, sorted(words.items(), key=lambda item: -item[1])
+
+
+def test_reference_is_made_or_run_or_compared() -> None:
+    """A page of docs/reference/ is made, has a made region or a block that tests run, or a test compares its tables."""
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    for page in (page for page in PAGES if page.startswith("docs/reference/")):
+        own = by_hand(page)
+        run = any(step.directive or step.kind == "python" for step in steps(own)) or any(commands(step) for step in steps(own))
+        test = COMPARED.get(Path(page).stem)
+        assert not own or own != read(page) or run or (test and f"def {test}(" in tests), page
+
+
+def test_readme_has_few_links() -> None:
+    links = re.findall(r"\]\((docs/[^)\s]+\.md)[^)]*\)", read("README.md"))
+    assert len(links) <= MOST_LINKS, links
+
+
+def test_the_changelog_is_one_page() -> None:
+    """Until the first release: whoever opens it has nothing to compare with."""
+    text = read("CHANGELOG.md")
+    assert text.count("\n## ") > 1 or len(text.split()) <= 900
+
+
+def test_folders_of_pages_are_in_the_index() -> None:
+    assert {page.split("/")[1] for page in PAGES if page.startswith("docs/") and page.count("/") > 1} == {*reference.FOLDERS}
+    assert [page for page in PAGES if page.startswith("docs/") and page.count("/") == 1] == ["docs/README.md"]
+
+
+def test_words_of_the_glossary_are_used() -> None:
+    """In another page, or in the package."""
+    texts = "\n".join(read(page) for page in PAGES if page != "docs/reference/glossary.md")
+    texts += "\n".join(path.read_text() for path in (ROOT / "src/mmulator").rglob("*.py"))
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", read("docs/reference/glossary.md"), re.MULTILINE)
+    words = [word for row in rows for word in row.split(", ") if word not in ("word", "---")]
+    assert len(words) > 30
+    assert not [word for word in words if word.lower() not in texts.lower()]
+
+
+def test_what_was_found_has_a_rule_and_a_text() -> None:
+    """docs/reference/found.md: rules are rules of the sanitizer, and each finding ends with a text for its authors."""
+    page = read("docs/reference/found.md")
+    assert {*re.findall(r"\[([a-z-]+)\]$", page, re.MULTILINE)} | {*re.findall(r"\(`([a-z-]+)`\)", page)} <= {*RULES}
+    findings = re.split(r"\n\n(?=\*\*)", page.partition("\n## TritonBench")[0])[1:]
+    assert len(findings) > 20
+    without = [text.partition("\n")[0] for text in findings if "*For its authors: " not in text]
+    assert [text for text in without if not text.startswith("**Code of Triton")] == []
 
 
 def test_pages_speak_of_what_there_is() -> None:
@@ -377,7 +454,7 @@ def run_alone(form: Form) -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_what_kernels_can_contain(name: str) -> None:
-    """docs/supported.md says that a kernel can contain every matrix form."""
+    """docs/reference/supported.md says that a kernel can contain every matrix form."""
     form = next(f for f in matrix_forms(name.split(".")[0]) if f.mnemonic == name)
     run_alone(form)
 
@@ -388,7 +465,7 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in ("src", "tools", "evidence", "tests/laws", "tests/support"):
+        for name in ("src", "tools", "evidence", "tests/laws", "tests/support", "tests/ub"):
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("tests/__init__.py", "tests/conftest.py", "tests/data"):
             (folder / name).symlink_to(ROOT / name)
@@ -415,6 +492,8 @@ class Copy:
     def command(self, words: list[str]) -> subprocess.CompletedProcess[str]:
         if words[0] == "mmulator":
             return self.run("-c", f"from mmulator.cli import main; main({words[1:]})")
+        if words[0] == "python":
+            return self.run(*words[1:])
         assert words[0] == "pytest"
         return self.run("-m", "pytest", "-q", "-p", "no:cacheprovider", *words[1:])
 
@@ -432,12 +511,12 @@ def carry_out(copy: Copy, step: Step) -> bool:
     elif step.kind == "python":
         result = copy.run("-c", step.text)
         assert result.returncode == 0, f"{TUTORIAL}:{step.line}\n{result.stderr}"
-    elif words[:1] in (["mmulator"], ["pytest"]):
+    elif words[:1] in (["mmulator"], ["pytest"], ["python"]):
         result = copy.command(words)
         said = result.stdout + result.stderr
         assert (result.returncode != 0) == (step.directive == "fails"), f"{TUTORIAL}:{step.line}\n{said}"
         assert step.directive != "fails" or step.argument in said, f"{TUTORIAL}:{step.line}\n{said}"
-        assert words[0] == "mmulator" or step.directive == "fails" or " passed" in said
+        assert words[0] != "pytest" or step.directive == "fails" or " passed" in said
     else:
         return False
     return True
@@ -447,13 +526,15 @@ def parts(page: str) -> list[str]:
     return re.split(r"^## ", read(page), flags=re.MULTILINE)[1:]
 
 
-PARTS = dict(zip(("lane-wise", "memory", "matrix", "lanes", "shape", "observer"), [*parts(TUTORIAL)[:5], *parts(OBSERVERS)]))
+OBSERVER = next(part for part in parts(OBSERVERS) if part.startswith(OBSERVED))
+PARTS = dict(zip(("lane-wise", "memory", "matrix", "lanes", "shape", "observer"), [*parts(TUTORIAL)[:5], OBSERVER]))
+PARTS |= dict(zip(("rule", "runtime"), map(read, WHOLE)))
 
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.full
 def test_tutorial(part: str, tmp_path: Path) -> None:
-    """An instruction or an observer, added to a copy as the page says, with a test and with what the laws want."""
+    """An instruction, a rule, a function or an observer, added to a copy as its page says, with a test."""
     copy = Copy(tmp_path)
     done = [s.directive or s.kind for s in steps(PARTS[part]) if carry_out(copy, s)]
-    assert {"edit", "shell"} <= {*done} and {"file", "python"} & {*done}
+    assert "edit" in done and {"shell", "python"} & {*done} and {"file", "python"} & {*done}

@@ -1,4 +1,4 @@
-"""Which products and sums are fused (docs/contraction.md); the kernels of tests/kernels hold the same against hardware."""
+"""Which products and sums are fused (docs/explanation/arithmetic.md); tests/kernels compares with hardware."""
 
 import sys
 

@@ -58,6 +58,6 @@ def test_a_command_names_it(bug: Planted, tmp_path: Path) -> None:
 
 
 def test_the_table_is_in_the_page() -> None:
-    """docs/debugging.md has a row for each: its kernel, its command, and what is seen."""
-    page = (places.ROOT / "docs" / "debugging.md").read_text()
+    """docs/reference/planted.md has a row for each: its kernel, its command, and what is seen."""
+    page = (places.ROOT / "docs" / "reference" / "planted.md").read_text()
     assert len(PLANTED) == 20 and not [bug.row for bug in PLANTED if bug.row not in page]

@@ -40,7 +40,7 @@ TRAPS = {
 
 @pytest.mark.parametrize("trap", TRAPS)
 def test_each_trap_of_ptxas_is_a_rule(trap: str) -> None:
-    page = (places.ROOT / "docs" / "tensor-memory.md").read_text()
+    page = (places.ROOT / "docs/explanation/tensor-memory.md").read_text()
     named = re.search(rf"\| `{trap}` \| `([\w-]+)` \|", page)
     assert named and named[1] in RULES
     file, change = TRAPS[trap]
@@ -48,7 +48,7 @@ def test_each_trap_of_ptxas_is_a_rule(trap: str) -> None:
 
 
 def test_the_table_of_traps_is_complete() -> None:
-    page = (places.ROOT / "docs" / "tensor-memory.md").read_text()
+    page = (places.ROOT / "docs/explanation/tensor-memory.md").read_text()
     assert sorted(re.findall(r"^\| `([a-z_]{20,})` \|", page, re.MULTILINE)) == sorted(TRAPS)
 
 

@@ -1,4 +1,4 @@
-"""Planted bugs: kernels of this repository, each with one small change, and the command that finds it (docs/debugging.md)."""
+"""Planted bugs: kernels, each with one small change, and the command that finds it (docs/reference/planted.md)."""
 
 import shutil
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ FOLDER = places.ROOT / "tests" / "data" / "planted"
 class Planted:
     """A bug.
 
-    name: as in the table of docs/debugging.md.
+    name: as in the table of docs/reference/planted.md.
     kernel: a file of FOLDER or a folder of examples.
     change: (file, text, text that takes its place, once).
     command: of mmulator, with the kernel's file as the last word of `exec`.

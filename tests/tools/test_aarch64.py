@@ -1,4 +1,4 @@
-"""Code for aarch64, made and read here; and run, where qemu and a root of arm64 packages are there (docs/platforms.md)."""
+"""Code for aarch64, made and read here; and run, where qemu and arm64 packages are there (docs/reference/platforms.md)."""
 
 import os
 import re

@@ -17,7 +17,7 @@ from tests.support.places import PACKAGE, ROOT
 
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 STEPS = ACTION["runs"]["steps"]
-SNIPPETS = dict(re.findall(r"<!-- workflow: (\w+) -->\n```yaml\n(.*?)```", (ROOT / "docs/ci.md").read_text(), re.DOTALL))
+SNIPPETS = dict(re.findall(r"<!-- workflow: (\w+) -->\n```yaml\n(.*?)```", (ROOT / "docs/how-to/ci.md").read_text(), re.DOTALL))
 WORKFLOWS = [yaml.safe_load(p.read_text()) for p in sorted((ROOT / ".github/workflows").glob("*.yml"))]
 OFFICIAL = re.compile(r"(actions/[\w-]+|github/codeql-action/[\w-]+)@v\d+|\./(mmulator)?")
 RACE = """import ctypes
@@ -54,7 +54,7 @@ def uses(steps: list[dict[str, Any]]) -> list[str]:
 def test_every_input_is_used_and_every_use_is_an_input() -> None:
     text = (ROOT / "action.yml").read_text()
     assert {*re.findall(r"inputs\.([\w-]+)", text)} == ACTION["inputs"].keys()
-    page = (ROOT / "docs/ci.md").read_text()
+    page = (ROOT / "docs/how-to/ci.md").read_text()
     rows = re.findall(r"^\| (`[^|]+) \|", page, re.MULTILINE)
     assert {name for row in rows for name in re.findall(r"`([\w-]+)`", row)} == ACTION["inputs"].keys()
 

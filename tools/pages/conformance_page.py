@@ -1,4 +1,4 @@
-"""docs/conformance.md: what was compared with which GPU, from the vectors' reports and the tables.
+"""docs/reference/conformance.md: what was compared with which GPU, from the vectors' reports and the tables.
 
     python -m tools.pages.conformance_page            # rewrite the page
     python -m tools.pages.conformance_page --check    # exit code 1 if it is not up to date
@@ -20,7 +20,7 @@ from mmulator.isa.targets import DEVICES, TARGETS, Target
 from mmulator.matrix.numerics.profiles import dot_key, profile_for
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "conformance.md"
+PAGE = ROOT / "docs/reference/conformance.md"
 LETTERS = {"measured": "M", "published": "P", "as specified": "S", "inferred": "i"}
 EDGE = "edge: "
 
@@ -28,7 +28,7 @@ HEAD = """<!-- Made by tools/pages/conformance_page.py; do not edit. -->
 
 # Conformance
 
-`mmulator conformance` checks the claim "bit for bit". On a machine with an NVIDIA GPU:
+How each matrix instruction is compared with a GPU, bit for bit, and what came out. On a machine with an NVIDIA GPU:
 
 ```
 pip install '.[gpu]'
@@ -59,10 +59,10 @@ depend on the version of NumPy.
 | `--cases N`, `--seed N` | how many operands, and which |
 | `--processes N` | how many processes share the work |
 | `--seconds S` | end after this time; forms of every group are taken in turn, so a part of them has all kinds |
-| `--resume` | continue a run that was interrupted or that `--seconds` ended; the rows are in the [code cache](caches.md) |
+| `--resume` | continue a run that ended early; the rows are in the [code cache](settings.md#the-cache) |
 | `--report FILE.html` | write what is printed, for every form |
 | `--json` | print the report as JSON |
-| `--dask ADDRESS` | spread the forms over a [Dask cluster](dask.md) |
+| `--dask ADDRESS` | spread the forms over a [Dask cluster](../how-to/python.md) |
 
 `mmulator run launch.toml --compare-gpu` runs one launch on both sides. It names the thread
 and the line that stored the first differing element of each array. It compares array
@@ -187,7 +187,7 @@ def page() -> str:
         "## Every device\n",
         "M: measured on an NVIDIA H200, register by register. P: published models and vectors. S: the",
         "specification defines the result. i: inferred from a sibling. Empty: the device has no such",
-        "form. [fidelity.md](fidelity.md) has the numbers behind it.\n",
+        "form. [Fidelity](../explanation/fidelity.md) has the numbers.\n",
         "| forms | " + " | ".join(d.removeprefix("sm_") for d in DEVICES) + " |",
         "|" + " --- |" * (len(DEVICES) + 1),
     ]

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/layouts.md: python -m tools.pages.layout_images"""
+"""Draws the pictures of docs/explanation/layouts.md: python -m tools.pages.layout_images"""
 
 from __future__ import annotations
 

@@ -1,23 +1,16 @@
-"""Options for docs/commands.md: all that a command takes, and where each setting is taken."""
+"""Options for docs/reference/commands.md: as they are written, and where each setting is taken."""
 
 from __future__ import annotations
 
-from mmulator.cli.commands import command_of
-from mmulator.cli.parser import declared
 from mmulator.host import settings
 from tools.pages.tables import table
 
 _SHOWN = ("run", "exec", "debug", "judge", "check", "conformance", "pytest", "variable", "launch")
 
 
-def _written(row: settings.Setting) -> str:
+def written(row: settings.Setting) -> str:
+    """An option or an argument, as a user writes it."""
     return f"`{' '.join((', '.join(row.names), row.metavar)).strip()}`"
-
-
-def command(name: str) -> str:
-    """The options of a command with their help."""
-    rows = [(_written(a.row), a.row.help) for a in declared(command_of(name)) if not a.option.positional]
-    return table(("option", "meaning"), rows)
 
 
 def settings_by_door() -> str:

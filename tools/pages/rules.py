@@ -1,11 +1,12 @@
 """What the documentation and `mmulator explain` say of the sanitizer's rules, made from base/rules/ and the programs of tests/ub.
 
-    python -m tools.pages.spec_map        # writes the page's tables too
+    python -m tools.pages.spec_map        # writes docs/reference/rules.md, and the rules that pages show
     python -m tools.pages.rules           # writes src/mmulator/base/rules/examples.json
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import sys
@@ -95,15 +96,23 @@ def told(rule: str) -> str:
     return next(p for p in paragraphs if named.match(p))
 
 
-def table() -> str:
-    """The rules, topic by topic, and what a finding of the first rule of each says."""
-    out = []
+def shown(rule: str) -> str:
+    """What a page shows of a rule: the lines that break it, beside the right ones, and the finding."""
+    example = json.loads(EXAMPLES.read_text())[rule]
+    lines = [line for line in difflib.ndiff(example["right"], example["wrong"]) if line[0] != "?"]
+    return "\n".join(["```diff", *lines, "```", "", "```", told(rule), "```", ""])
+
+
+def page() -> str:
+    """docs/reference/rules.md: every rule, topic by topic, and what a finding of the first rule of each says."""
+    out = [f"# Rules of the sanitizer\n\nThe {len(RULES)} rules that the [sanitizer](../how-to/sanitizer.md) knows, by topic; "
+           "`mmulator explain RULE` prints one whole, with right and wrong lines.\n"]  # fmt: skip
     for topic, rules in TOPICS.items():
-        out.append(f"**`{topic}`**\n")
+        out.append(f"## {topic}\n")
         out.append("| rule | severity | what is wrong |\n| --- | --- | --- |")
         out += [f"| `{r.name}` | {r.severity} | {_cell(r.title)}{', seen by `check` too' if r.static else ''} |" for r in rules]
-        out += ["", f"A finding of `{rules[0].name}`:", "", "```", told(rules[0].name), "```", ""]
-    return "\n".join(out)
+        out += ["", f"`{rules[0].name}`, broken and found:", "", shown(rules[0].name)]
+    return "\n".join(out).rstrip() + "\n"
 
 
 def _cell(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The page of CUDA's runtime, docs/cuda-runtime.md: what each exported function does, from the rows of doors/cudart."""
+"""The page of CUDA's runtime, docs/reference/cuda-runtime.md: what each exported function does, from the rows of doors/cudart."""
 
 from __future__ import annotations
 
@@ -44,10 +44,11 @@ def page() -> str:
     total = {kind: sum(k == kind for k in kinds.values()) for kind in (rows.DOES, rows.ACCEPTS, rows.REFUSES)}
     lines = [
         HEAD + "# The functions of CUDA's runtime", "",
-        "`libcudart.so` of this package exports every name of NVIDIA's library. Of",
+        "Which functions of CUDA's runtime run in a program of CUDA C++, and what the others answer. `libcudart.so` of this "
+        "package exports every name of NVIDIA's library. Of",
         f"{len(names)} functions {total[rows.DOES]} do what they say, {total[rows.ACCEPTS]} succeed because there is nothing",
         f"to do, and {total[rows.REFUSES]} return `cudaErrorNotSupported` (801), with a line on standard error",
-        "that says why. How to run a program is in [cuda.md](cuda.md). A star: only CUDA",
+        "that says why. How to run a program is in [CUDA C++](../how-to/cuda.md). A star: only CUDA",
         "12 has the name; two stars: only CUDA 13. Functions with `_ptsz` or `_ptds` behind",
         "the name, for the default stream of each thread, are those without.",
         "", "## What runs", "", "| chapter | functions |", "| --- | --- |",

@@ -3,8 +3,8 @@
     python -m tools.pages.spec_map            # rewrite what has changed
     python -m tools.pages.spec_map --check    # exit code 1 if a page is not up to date
 
-Whole pages: docs/spec-map.md, docs/supported.md, docs/cuda-runtime.md. Regions of other pages stand between
-`<!-- made: NAME -->` and `<!-- end -->`; those about results of evidence/ are made by evidence/pages.py.
+Whole pages are those of PAGES. Regions of other pages stand between `<!-- made: NAME -->` and `<!-- end -->`; those about
+results of evidence/ are made by evidence/pages.py.
 tests/laws/test_docs.py checks that all of it is up to date.
 """
 
@@ -15,12 +15,11 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from mmulator.base.versions import TABLE, dotted
 from mmulator.evaluation.conformance import vectors as stored_vectors
-from mmulator.host.settings import PREFIX, variables
 from mmulator.isa import special_registers as scalar_registers
 from mmulator.isa import table as scalar_tables
 from mmulator.isa.chips import CHIPS
@@ -34,7 +33,8 @@ from mmulator.matrix.inspect.explanation.arithmetic import devices as known_devi
 from mmulator.matrix.numerics import profiles
 from tests.support.ptxas import differences as ptxas_differences
 from tests.support.ptxas.row_differences import DIFFERENCES as ROW_DIFFERENCES
-from tools.pages import options, rules, runtime_page
+from tools.pages import planted, reference, rules, runtime_page
+from tools.pages import types as element_types
 from tools.pages.tables import table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,7 +67,7 @@ def scalar_rows() -> Iterator[tuple[str, str, Row]]:
             yield module_path(chapter.__name__), row.section.title.partition(":")[0], row
 
 
-# docs/spec-map.md ---------------------------------------------------------------------------------------------------
+# spec-map.md ---------------------------------------------------------------------------------------------------
 MATRIX_FILES = {
     "mma": "matrix/instruction/mma.py matrix/layouts/fragments.py matrix/layouts/sparse/ matrix/layouts/scales.py "
     "matrix/twin/product.py compiler/meaning/mma.py",
@@ -102,7 +102,7 @@ def spec_map() -> str:
         "# From the specification to the code\n\n"
         "Sections are those of the PTX ISA, version 9.1; files are below `src/mmulator/`.\n"
         "What is supported of each instruction: [supported.md](supported.md). How the files work together:\n"
-        "[design.md](design.md).\n\n## The language\n\n"
+        "[design.md](../developers/design.md).\n\n## The language\n\n"
     )
     out += table(("section", "files"), ((title, code_paths(files)) for title, files in LANGUAGE))
     out += "\n## Matrix instructions\n\nArithmetic: `matrix/numerics/`, for all of them.\n\n"
@@ -139,7 +139,7 @@ def code_paths(text: str) -> str:
     return " ".join(f"`{w}`" if w.endswith((".py", "/")) else w for w in text.split())
 
 
-# docs/supported.md --------------------------------------------------------------------------------------------------
+# supported.md --------------------------------------------------------------------------------------------------
 def row_name(row: Row) -> str:
     """The mnemonic of a row, with a word for each choice of several."""
     parts = [row.name]
@@ -179,7 +179,8 @@ def matrix_lines() -> Iterator[tuple[str, int, str]]:
 def supported() -> str:
     out = HEAD + (
         "# What is supported\n\n"
-        "Made from the instruction tables. Everything listed here is parsed and verified.\n\n"
+        "Which instructions, forms and special registers run, made from the instruction tables. Everything listed is parsed\n"
+        "and verified.\n\n"
         "## Matrix instructions\n\n"
         "*devices*: chips that have the instruction and whose arithmetic is known; `a/b` is a choice, `{...}` may be\n"
         "left out. `Instruction` and `matmul` take all of them, and a PTX kernel can contain them.\n\n"
@@ -332,6 +333,11 @@ def versions_table() -> str:
     return table(("software", "oldest", "the project's tests", "newest that was tried", "for"), cells)
 
 
+SHOWN = (
+    "race-read-write", "proxy-fence-missing", "wgmma-accumulator-read-before-wait", "matrix-descriptor-misplaced",
+    "uninitialized-store",
+)  # fmt: skip
+"""Rules that docs/how-to/sanitizer.md shows broken."""
 Makers = dict[str, Callable[[], str]]
 REGIONS: Makers = {
     "devices": devices,
@@ -340,15 +346,18 @@ REGIONS: Makers = {
     "followed": lambda: differences(ptxas_differences.FOLLOWED),
     "refused": lambda: differences(ptxas_differences.REFUSED),
     "rows": row_differences,
-    "findings": rules.table,
-    "settings": options.settings_by_door,
+    **{f"shown_{name.replace('-', '_')}": partial(rules.shown, name) for name in SHOWN},
+    "errors": reference.errors_table,
     "versions": versions_table,
-    "run": lambda: options.command("run"),
-    "variables": lambda: table(("variable", "what it says"), [(f"`{PREFIX}{n}`", text) for n, text in variables().items()]),
+    "types": element_types.types,
 }
 PAGES: Makers = {
-    "docs/spec-map.md": spec_map, "docs/supported.md": supported, "docs/cuda-runtime.md": runtime_page.page,
+    "docs/reference/spec-map.md": spec_map, "docs/reference/supported.md": supported,
+    "docs/reference/cuda-runtime.md": runtime_page.page, "docs/reference/commands.md": reference.commands_page,
+    "docs/reference/settings.md": reference.settings_page, "docs/reference/rules.md": rules.page,
+    "docs/reference/planted.md": planted.page, "docs/README.md": reference.index_page, "llms.txt": reference.llms_text,
 }  # fmt: skip
+_LAST = ("docs/README.md", "llms.txt")  # made of the other pages
 _REGION = re.compile(r"(<!-- made: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -358,26 +367,29 @@ def with_regions(regions: Makers) -> Iterator[tuple[Path, str]]:
     def made(found: re.Match[str]) -> str:
         return f"{found[1]}\n{regions[found[2]]()}\n{found[4]}" if found[2] in regions else found[0]
 
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         text = path.read_text()
-        if any(found[2] in regions for found in _REGION.finditer(text)):
+        if path.relative_to(ROOT).as_posix() not in PAGES and any(found[2] in regions for found in _REGION.finditer(text)):
             yield path, _REGION.sub(made, text)
 
 
 def pages() -> Iterator[tuple[Path, str]]:
     """Every page with something made of the tables in it, and its text as it should be."""
-    yield from ((ROOT / name, make()) for name, make in PAGES.items())
+    yield from ((ROOT / name, make()) for name, make in PAGES.items() if name not in _LAST)
     yield from with_regions(REGIONS)
+    yield from ((ROOT / name, PAGES[name]()) for name in _LAST)
 
 
 def main(arguments: list[str], pages: Iterable[tuple[Path, str]]) -> int:
     """Write the pages whose text is another, or with --check only name them. Returns the exit code."""
-    stale = [(path, text) for path, text in pages if not path.exists() or path.read_text() != text]
-    for path, text in stale:
-        print(path.relative_to(ROOT), "is not up to date" if "--check" in arguments else "written")
-        if "--check" not in arguments:
-            path.write_text(text)
-    return int(bool(stale) and "--check" in arguments)
+    check, stale = "--check" in arguments, 0
+    for path, text in pages:
+        if not path.exists() or path.read_text() != text:
+            stale += 1
+            print(path.relative_to(ROOT), "is not up to date" if check else "written")
+            if not check:
+                path.write_text(text)
+    return int(check and stale > 0)
 
 
 if __name__ == "__main__":

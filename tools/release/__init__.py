@@ -1,1 +1,1 @@
-"""A release, but the upload: what must agree, what is built, how it is tried (docs/release.md)."""
+"""A release, but the upload: what must agree, what is built, how it is tried (docs/developers/release.md)."""

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from tools.site.reference import write_reference
+from tools.site.search import write_search
 from tools.site.sources import CONFIGURATION, copy_pages, index
 
 
@@ -21,7 +22,7 @@ def build(target: Path) -> int:
         source, doctrees = Path(made, "source"), Path(made, "doctrees")
         source.mkdir()
         groups = copy_pages(source)
-        groups["Reference"] = [*groups.get("Reference", []), *write_reference(source)]
+        write_reference(source)
         (source / "index.md").write_text(index(groups))
         shutil.rmtree(target, ignore_errors=True)
         with patch_docutils(), docutils_namespace():
@@ -32,12 +33,16 @@ def build(target: Path) -> int:
             app.build(force_all=True)
     for page in target.rglob("*.html"):
         page.write_text(accessible(page.read_text()))
+    write_search(target)
     return int(app.statuscode)
 
 
 def accessible(page: str) -> str:
     """A page for keyboards and screen readers: headings of the list of pages have a level, and what scrolls takes focus."""
     page = page.replace('role="heading">', 'role="heading" aria-level="2">').replace("<pre>", '<pre tabindex="0">')
+    page = page.replace('<aside class="sidebar-drawer">', '<aside class="sidebar-drawer" aria-label="Pages">')
+    page = page.replace('<aside class="toc-drawer', '<aside aria-label="On this page" class="toc-drawer')
+    page = page.replace('<th class="head"><p></p></th>', "<td></td>")  # the corner of a table
     return page.replace('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper')
 
 

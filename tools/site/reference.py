@@ -1,10 +1,7 @@
-"""Reference pages made from the package: the Python interface with signatures, commands from their help, rules."""
+"""Reference pages made from the package: the Python interface with signatures, rules with their examples."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import os
 import re
 from importlib import import_module
 from pathlib import Path
@@ -12,26 +9,27 @@ from pathlib import Path
 import mmulator
 from mmulator.base.rules import TOPICS
 from mmulator.base.rules.examples import example
-from mmulator.cli.app import run
-from mmulator.cli.commands import COMMANDS
-from tools.pages.rules import told
+from tools.pages.rules import shown
 from tools.site.sources import ROOT
 
 
-def write_reference(source: Path) -> list[str]:
-    """Write the pages; their names."""
+def write_reference(source: Path) -> None:
+    """Write the pages, and list that which docs/ does not have."""
     folder = source / "reference"
-    folder.mkdir()
-    pages = {"python": _python(), "command-line": _commands(), "rules": _rules()}
+    pages = {"python": _python(), "rules": _rules()}  # that of docs/ lists the rules alone
     for name, text in pages.items():
         (folder / f"{name}.md").write_text(text)
-    return [f"reference/{name}" for name in pages]
+    listing = source / "reference.md"
+    row = "| [Python reference](reference/python.md) | Every public name of `import mmulator as mm`, with its signature. |\n"
+    listing.write_text(re.sub(r"(\| --- \| --- \|\n)", lambda m: m[1] + row, listing.read_text(), count=1)
+                       .replace("\n\nreference/", "\n\nreference/python\nreference/", 1))  # fmt: skip
 
 
 def _python() -> str:
     """The public names, in the order of the stub, each by autodoc."""
     stub = (ROOT / "src/mmulator/__init__.pyi").read_text()
-    lines = ["# Python reference", "", "All public names of `import mmulator as mm`. [Python](../python.md) explains them.", ""]
+    lines = ["# Python reference", "", "Public names of `import mmulator as mm`. [Python](../how-to/python.md) explains them."]
+    lines.append("")
     for origin, name in re.findall(r"^from (\S+) import (\w+) as", stub, re.MULTILINE):
         kind = "autoclass" if isinstance(getattr(mmulator, name), type) else "autofunction"
         lines += _directive(name, kind, f"{origin}.{name}")
@@ -53,37 +51,15 @@ def _members(module: str, what: str, kind: type) -> list[str]:
                                                 "```", "")]  # fmt: skip
 
 
-def _commands() -> str:
-    lines = ["# Command line", "", "What `mmulator COMMAND --help` prints. [Commands](../commands.md) explains them.", ""]
-    for name in COMMANDS:
-        lines += [f"## mmulator {name}", "", "```text", _help(name), "```", ""]
-    return "\n".join(lines)
-
-
-def _help(name: str) -> str:
-    old = {key: os.environ.get(key) for key in ("COLUMNS", "NO_COLOR", "TERMINAL_WIDTH")}
-    os.environ |= {"COLUMNS": "80", "NO_COLOR": "1", "TERMINAL_WIDTH": "80"}
-    out = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(out):
-            run([name, "--help"])
-    finally:
-        for key, value in old.items():
-            os.environ.pop(key) if value is None else os.environ.__setitem__(key, value)
-    return "\n".join(line.rstrip() for line in out.getvalue().strip("\n").splitlines())
-
-
 def _rules() -> str:
     """Every rule of the sanitizer, with its right and wrong lines."""
-    lines = ["# Rules of the sanitizer", "", "What `mmulator explain RULE` prints. [The sanitizer](../sanitizer.md) says how it "
-             "finds them.", ""]  # fmt: skip
+    lines = ["# Rules of the sanitizer", "", "What `mmulator explain RULE` prints. [The sanitizer](../how-to/sanitizer.md) "
+             "says how it finds them.", ""]  # fmt: skip
     for topic, rules in TOPICS.items():
         lines += [f"## {topic}", ""]
         for rule in rules:
             lines += [f"### {rule.name}", "", f"{str(rule.severity).capitalize()}: {rule.title}.", "", rule.text, "",
                       f"*{rule.section}*", "", f"What to do: {rule.hint}.", ""]  # fmt: skip
-            shown = example(rule.name)
-            if shown is not None:
-                lines += ["Right:", "", "```text", *shown.right, "```", "", "Wrong:", "", "```text", *shown.wrong, "```", ""]
-                lines += ["What is said:", "", "```text", told(rule.name), "```", ""]
+            if example(rule.name) is not None:
+                lines += ["Broken, and found:", "", shown(rule.name)]
     return "\n".join(lines)

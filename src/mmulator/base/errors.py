@@ -133,7 +133,7 @@ class InvalidInstructionError(MmulatorError):
 
 
 class UnsupportedError(MmulatorError):
-    """Legal, but not implemented here, or not available on this device; the message says why."""
+    """Legal, but not implemented in mmulator, or not available on this device; the message says why."""
 
     kind = "unsupported"
 
@@ -174,7 +174,7 @@ class ExecutionFault(MmulatorError, RuntimeError):
 
 
 class LimitReached(ExecutionFault):
-    """A running kernel wants more than it is given here: time, calls in calls, stack."""
+    """A running kernel wants more than its limit: time, calls in calls, stack."""
 
     kind = "limit reached"
 

@@ -3,8 +3,8 @@
     check("torch", "2.8.0")    raises UnsupportedError: too old, with the command that mends it
     check("torch", "2.99.0")   warns once in a process, and the program goes on
 
-docs/platforms.md, pyproject.toml, `mmulator doctor` and the errors of the doors say what stands here; `python -m tools.matrix`
-installs the versions and runs a program at each door. A version counts by its first two numbers.
+docs/reference/platforms.md, pyproject.toml, `mmulator doctor` and the errors of the doors say what stands here; `python -m
+tools.matrix` installs the versions and runs a program at each door. A version counts by its first two numbers.
 """
 
 from __future__ import annotations

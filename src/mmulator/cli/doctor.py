@@ -180,7 +180,8 @@ def _variables() -> Iterator[Part]:
         word = name.removeprefix(PREFIX)
         if word != name and word not in INTERNAL:
             known = word in names
-            yield Part(name, HERE if known else WRONG, value, "" if known else "no variable of mmulator's: docs/robustness.md")
+            mend = "" if known else "no variable of mmulator's: docs/reference/settings.md"
+            yield Part(name, HERE if known else WRONG, value, mend)
 
 
 CHECKS: tuple[Callable[[], Iterator[Part]], ...] = (_python, _compiler, _cache, _libraries, _nvcc, _gpu, _variables)

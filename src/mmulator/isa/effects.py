@@ -80,7 +80,7 @@ class Orders(Enum):
 
 
 class Ptxas(Enum):
-    """The code that ptxas generates for an instruction, as found by experiment (docs/contraction.md)."""
+    """The code that ptxas generates for an instruction, as found by experiment (docs/explanation/arithmetic.md)."""
 
     SELECTED = "straight code; under a guard its result is selected"
     GUARDED = "straight code; under a guard a branch"
@@ -89,8 +89,8 @@ class Ptxas(Enum):
 
 
 class Algebra(Enum):
-    """The operation that folding and contraction see in an instruction (docs/contraction.md); for floating point, even if
-    integer instructions have the same name.
+    """The operation that folding and contraction see in an instruction (docs/explanation/arithmetic.md); for floating point, even
+    if integer instructions have the same name.
     """
 
     NONE = "nothing"

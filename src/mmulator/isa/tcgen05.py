@@ -27,7 +27,7 @@ def _at(name: str, types: tuple[str, ...] = _INTEGER32, **more: Any) -> OperandS
     return OperandSpec(name, "addr", "b32", space="tensor", types=types, **more)
 
 
-# What is inferred, by a modifier or the last operand (docs/tensor-memory.md).
+# What is inferred, by a modifier or the last operand (docs/explanation/tensor-memory.md).
 _INFERRED = {
     "down": "tcgen05.shift moves 8 columns of the quarter of its address",
     "4x256b": "tcgen05.cp.4x256b writes a row in each quarter, in the address's lane of it",

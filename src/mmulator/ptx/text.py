@@ -12,7 +12,7 @@ NAMELESS = "<ptx>"  # what a text is called that came from no file; of a program
 MAX_FILE = 1 << 30  # bytes
 _PIECE = 1 << 20  # bytes that are read at a time where nobody knows how many there are
 _EXTRACT = "PTX is in programs, libraries, objects, archives, fatbins and cubins that nvcc was told to keep it in"
-_COMPILE = "give it the name FILE.cu, and nvcc compiles it; or `nvcc -ptx -lineinfo -arch=sm_90a FILE` (docs/cuda.md)"
+_COMPILE = "give it the name FILE.cu, and nvcc compiles it; or `nvcc -ptx -lineinfo -arch=sm_90a FILE` (docs/how-to/cuda.md)"
 _ELF, _KINDS = b"\x7fELF", {1: "an object file", 2: "a program", 3: "a program or a library"}
 _MAGIC: tuple[tuple[bytes, str, str], ...] = (
     (b"\x1f\x8b", "compressed by gzip", "unpack it first: gunzip"),

@@ -1,4 +1,4 @@
-"""Where the document and ptxas disagree, and what is done here: the table of docs/legality.md.
+"""Where the document and ptxas disagree, and what is done here: the table of docs/reference/legality.md.
 
 Every case has a statement that shows it; tests/isa/test_legality.py holds them against the tables, and against an installed
 ptxas where there is one.

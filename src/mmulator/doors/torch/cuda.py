@@ -55,7 +55,7 @@ _PREFIXES = ("_cuda_", "_cudnn_", "_CUDA", "_nccl_", "_graph_pool")
 def _missing(name: str) -> NoReturn:
     """Raise the error for a name that `torch._C` does not have."""
     if name.startswith(_PREFIXES):
-        raise Missing(f"torch._C.{name}, of torch's CUDA, is not modelled", hint="docs/programs.md says what is")
+        raise Missing(f"torch._C.{name}, of torch's CUDA, is not modelled", hint="docs/how-to/programs.md says what is")
     raise AttributeError(f"module 'torch._C' has no attribute '{name}'")
 
 
@@ -83,7 +83,7 @@ def runtime() -> ModuleType:
 
 def _missing_of(where: str) -> Callable[[str], NoReturn]:
     def missing(name: str) -> NoReturn:
-        raise Missing(f"{where}.{name} is not modelled", hint="docs/programs.md says what is")
+        raise Missing(f"{where}.{name} is not modelled", hint="docs/how-to/programs.md says what is")
 
     return missing
 
@@ -159,7 +159,7 @@ def prepare() -> None:
     theirs = [
         n for n in dir(torch._C) if n.startswith("_cuda_") and n not in made
     ]  # in a build for CUDA: it would look for a GPU
-    made |= {name: refuse(f"torch._C.{name}", "docs/programs.md says what is") for name in theirs}
+    made |= {name: refuse(f"torch._C.{name}", "docs/how-to/programs.md says what is") for name in theirs}
     vars(torch._C).update(made, __getattr__=_missing)
     torch.version.cuda = cuda_device.version()
     after_import("torch.autograd.profiler", without_a_tracer)

@@ -386,6 +386,6 @@ def _say(name: str, word: str, known: Iterable[str]) -> None:
     from difflib import get_close_matches
 
     near = get_close_matches(word, known, 1, 0.6)
-    meant = f"; did you mean {PREFIX}{near[0]}?" if near else "; docs/robustness.md has a table of them"
+    meant = f"; did you mean {PREFIX}{near[0]}?" if near else "; docs/reference/settings.md has a table of them"
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"mmulator: {name} is set, and is no variable of mmulator's{meant}\n")

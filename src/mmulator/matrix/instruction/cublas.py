@@ -2,7 +2,7 @@
 
 Known is one order: the chain of a GPU's largest kernels, one tensor-core product after the other along K. On an NVIDIA H200
 (torch 2.11, CUDA 13.0) the kernels of 78,726 random products of f16 and bf16 with aligned rows say which of them have it: all
-but long sums of few results, which are cut in parts, and of biases where K is long. docs/torch.md has the
+but long sums of few results, which are cut in parts, and of biases where K is long. docs/how-to/programs.md has the
 comparison.
 """
 

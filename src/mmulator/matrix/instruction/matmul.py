@@ -56,7 +56,7 @@ def matmul(
     dimensions broadcast. K is cut into steps of the instruction's k in ascending order, and the result of a step is the C of
     the next; the last step is padded with zeros. Output elements do not depend on each other, so M and N need no padding.
     The result has the NumPy dtype of the instruction's D. If an operand is a Dask array, the result is one too, and is computed
-    on demand: chunks of M and N in any order, chunks along K one after another (docs/dask.md).
+    on demand: chunks of M and N in any order, chunks along K one after another (docs/how-to/python.md).
     Raises OperandError for wrong shapes or dtypes, UnsupportedError where the device lacks the instruction.
     """
     if isinstance(instruction, str | None) and not instruction:

@@ -37,7 +37,7 @@ def find_nvcc() -> Path:
     raise UnsupportedError(
         "there is no nvcc, which compiles CUDA C++",
         rule="it is looked for on PATH, in $CUDA_HOME, $CUDA_PATH, /usr/local/cuda and among Python's packages",
-        hint=f"`{INSTALLS}` in mmulator's environment; nvcc needs g++, and no GPU (docs/cuda.md)",
+        hint=f"`{INSTALLS}` in mmulator's environment; nvcc needs g++, and no GPU (docs/how-to/cuda.md)",
     )
 
 

@@ -1,5 +1,5 @@
 """Observers of a launch hear what instruments see while the kernel runs. Several observers of one launch do not disturb each
-other, since each has fields of its own in the structs of native code (docs/observers.md)."""
+other, since each has fields of its own in the structs of native code (docs/developers/native-code.md)."""
 
 from __future__ import annotations
 

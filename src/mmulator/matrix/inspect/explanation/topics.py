@@ -46,7 +46,7 @@ TOPICS: tuple[Topic, ...] = (
          "row 4   4 5 6 7 0 1 2 3", "row 5   5 4 7 6 1 0 3 2", "row 6   6 7 4 5 2 3 0 1", "row 7   7 6 5 4 3 2 1 0"),
         (("a tile in shared memory, drawn", "mmulator descriptor encode wgmma m64n128 f16 --swizzle 128B"),
          ("a tensor map's box", "mmulator tensormap draw --help")),
-        "descriptors.md", "Shared Memory Matrix Layout",
+        "explanation/descriptors.md", "Shared Memory Matrix Layout",
     ),
     Topic(
         "descriptor", ("descriptors", "matrix-descriptor", "smem-descriptor"),
@@ -58,7 +58,7 @@ TOPICS: tuple[Topic, ...] = (
         (("the fields of one, and what is wrong", "mmulator descriptor decode 0x4000004000010040"),
          ("one for a tile", "mmulator descriptor encode --help"), ("checked against an instruction", "mmulator descriptor "
           "check --help")),
-        "descriptors.md", "Matrix-Descriptor Format",
+        "explanation/descriptors.md", "Matrix-Descriptor Format",
     ),
     Topic(
         "fragment", ("fragments", "matrix-fragment"),
@@ -71,7 +71,7 @@ TOPICS: tuple[Topic, ...] = (
          "row 8   lane 0: d2 d3 | lane 1: d2 d3 | lane 2: d2 d3 | lane 3: d2 d3"),
         (("who holds which element", "mmulator layout mma m16n8k16 f16 d"),
          ("one element", "mmulator layout wgmma m64n256 bf16 d --element 17,200")),
-        "layouts.md", "Matrix Fragments for mma.m16n8k16 with floating point type",
+        "explanation/layouts.md", "Matrix Fragments for mma.m16n8k16 with floating point type",
     ),
     Topic(
         "proxy-fence", ("proxy", "async-proxy", "fence-proxy", "fence.proxy.async", "fence.proxy"),
@@ -84,7 +84,7 @@ TOPICS: tuple[Topic, ...] = (
          "thread 0  cp.async.bulk.shared::cta.global, completes an mbarrier",
          "  -> every thread  mbarrier.try_wait, ld.shared   (no fence)"),
         (("the rules that are looked for", "mmulator explain proxies"), ("one of them", "mmulator explain proxy-fence-missing")),
-        "sanitizer.md", "Async proxy",
+        "how-to/sanitizer.md", "Async proxy",
     ),
     Topic(
         "mbarrier", ("mbar", "phase", "parity"),
@@ -97,7 +97,7 @@ TOPICS: tuple[Topic, ...] = (
          "try_wait.parity 1         sleeps until phase 1 is complete"),
         (("the rules that are looked for", "mmulator explain mbarriers"), ("one of them", "mmulator explain "
         "mbarrier-init-in-use")),
-        "mbarriers.md", "Parallel Synchronization and Communication Instructions: mbarrier",
+        "explanation/synchronization.md", "Parallel Synchronization and Communication Instructions: mbarrier",
     ),
     Topic(
         "sparsity", ("sparse", "2:4", "metadata", "structured-sparsity"),
@@ -108,7 +108,7 @@ TOPICS: tuple[Topic, ...] = (
          "metadata 0b1000_1101 = 0x8d, the first index in the low bits"),
         (("which lanes give metadata", "mmulator sparse lanes --for 'mma.sp m16n8k32 f16'"),
          ("the words of a matrix", "mmulator sparse --help")),
-        "sparse.md", "Sparse matrix storage",
+        "explanation/layouts.md", "Sparse matrix storage",
     ),
     Topic(
         "bank", ("banks", "bank-conflict", "bank-conflicts", "conflicts"),
@@ -118,7 +118,7 @@ TOPICS: tuple[Topic, ...] = (
         ("address  0 4 8 ... 124 | 128 132 ...", "bank     0 1 2 ...  31 |   0   1 ..."),
         (("conflicts of a matrix's rows and columns", "mmulator descriptor check --help   (--access)"),
          ("what avoids them", "mmulator explain swizzle")),
-        "descriptors.md", "Shared State Space",
+        "explanation/descriptors.md", "Shared State Space",
     ),
 )  # fmt: skip
 WORDS = {word: topic for topic in TOPICS for word in (topic.name, *topic.also)}

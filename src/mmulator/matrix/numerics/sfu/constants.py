@@ -1,7 +1,7 @@
 """Approximate functions of constants as ptxas computes them: rounded to nearest, unlike the unit.
 
 The code around the unit in forms without .ftz is computed step by step. Every function takes and returns
-bits. Checked with ptxas 13.5 on several thousand constants; docs/contraction.md.
+bits. Checked with ptxas 13.5 on several thousand constants; docs/explanation/arithmetic.md.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Profiles, what launches did line by line: made of the sums of native code (counts.py).
 
-Counts are those of PTX instructions; ptxas makes others of them (docs/profile.md).
+Counts are those of PTX instructions; ptxas makes others of them (docs/how-to/measuring.md).
 """
 
 from collections.abc import Iterator

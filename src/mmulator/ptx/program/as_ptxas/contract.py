@@ -2,7 +2,7 @@
 
 Floating-Point Instructions: mul, add, sub (PTX ISA 9.1): mul/add sequences with no rounding modifiers may be optimized
 to use fused-multiply-add instructions on the target device. ptxas does so, and a kernel's bits depend on where. Its
-rule was found by experiment; docs/contraction.md states it and says how it is checked.
+rule was found by experiment; docs/explanation/arithmetic.md states it and says how it is checked.
 """
 
 from collections.abc import Mapping

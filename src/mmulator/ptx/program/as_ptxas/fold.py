@@ -2,7 +2,7 @@
 
 A division by a constant becomes a multiplication by its reciprocal, and an approximate function of a constant becomes a number.
 Both are rounded correctly, while the special-function unit may be off by some units. Found by experiment with ptxas:
-docs/contraction.md.
+docs/explanation/arithmetic.md.
 Floating-Point Instructions: div, rcp, sqrt, rsqrt, lg2, ex2, sin, cos, mul, neg, abs; selp (PTX ISA 9.1).
 """
 

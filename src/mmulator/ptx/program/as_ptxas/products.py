@@ -1,6 +1,6 @@
 """The objects of contraction: products, sums, changes of sign and copies; and two products in a row, the second by 2, 4, 8 or
 their inverses: one instruction of the machine, rounded once. Its result differs from two products where the inner one would
-overflow or be subnormal (docs/contraction.md).
+overflow or be subnormal (docs/explanation/arithmetic.md).
 """
 
 from collections.abc import Callable, Mapping

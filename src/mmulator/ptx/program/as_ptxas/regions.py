@@ -2,7 +2,7 @@
 
 Regions differ from the blocks of blocks.py: some single PTX instructions are branches in machine code (`div.rn.f32`, a guarded
 load), and adjacent blocks without another way in are one region. The rows of instructions state this (`Effects.ptxas`); it was
-found by experiment: docs/contraction.md.
+found by experiment: docs/explanation/arithmetic.md.
 """
 
 from collections import defaultdict
