@@ -1,4 +1,4 @@
-"""`mmulator run --sanitize`: what is printed, exit codes, JSON, SARIF, seeds, rules, suppressions, proofs."""
+"""`mmulator run --sanitize`: what is printed, exit codes, JSON, SARIF, seeds, rules, suppressions, certificates."""
 
 import json
 import re
@@ -12,7 +12,6 @@ import pytest
 from mmulator.base.rules import RULES, TOPICS
 from mmulator.base.rules.choice import NOTES, chosen
 from mmulator.cli.app import run
-from tests.support import breaches
 from tests.support.breaches import RULE, TWICE
 from tests.support.ptx_text import kernel
 
@@ -168,7 +167,7 @@ def test_the_source_of_a_suppression(go: Run) -> None:
         assert found == code, out
 
 
-# seeds, proofs --------------------------------------------------------------------------------------------------------
+# seeds, certificates --------------------------------------------------------------------------------------------------
 def test_seeds_are_a_union_and_the_first_decides_the_arrays(go: Run) -> None:
     # warp 0's turn or not: only where the last store of the seed is warp 3's does the second barrier come
     code, out, _ = go("--sanitize", "--seeds", "6", "--json", "--print", "out", "--rules", "mbarriers", more=LAST)
@@ -237,44 +236,21 @@ done:
     assert f"  seeds: found under {len(seeds)} of 12, first {seeds[0]}" in out
 
 
-def test_a_proof_is_a_seed_with_other_bits(go: Run) -> None:
-    code, out, _ = go("--prove", "--rules", "mbarriers", more=LAST)
-    assert code == 3
-    (line,) = (line for line in out.splitlines() if line.startswith("  proof: "))
-    assert " out[0] is " in line and " instead of " in line
-    seed = line.removeprefix("  proof: seed ").partition(":")[0]
-    wanted = line.partition(" is ")[2].partition(" ")[0]
-    _, out, _ = go("--seed", seed, "--print", "out", "--threads", "1", more=LAST)
-    assert int(seed) > 0 and f"[{wanted} " in out
+def test_a_counterexample_is_run_again_by_its_options(go: Run) -> None:
+    code, out, _ = go("--certify", "--rules", "races", more=LAST)
+    assert code == 3 and "certificate: counterexample, seed " in " ".join(out.split())
+    (again,) = (line for line in out.splitlines() if line.startswith("again: "))
+    code, out, _ = go("--certify", "--rules", "races", *again.removeprefix("again: ").split(), more=LAST)
+    assert code == 3 and "certificate: counterexample" in out
 
 
-def test_blocks_that_meet_between_two_instructions_are_a_proof(go: Run) -> None:
-    """Each in one go leaves the same sum, whatever the order."""
-    add = "mov.u32 %r0, %tid.x;\n setp.ne.u32 %p0, %r0, 0;\n @%p0 bra done;\n ld.global.u32 %r1, [%rd0];\n"
-    code, out, _ = go("--prove", body=add + "add.u32 %r1, %r1, 1;\n st.global.u32 [%rd0], %r1;\ndone:\n")
-    assert code == 3 and "[race-between-blocks]" in out
-    told = " ".join(out.split())
-    assert re.search(r"proof: seed \d+, turns of a few instructions: out\[0\] is 1 instead of 2", told), told
-
-
-def test_what_the_wait_would_give_is_a_proof(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = breaches.ROOT / "accumulators" / "k_loop.ptx"
-    said = breaches.launch_of(file)
-    lines = [f'ptx = "k.ptx"\ngrid = {said["grid"]}\nblock = {said["block"]}\nshared = {said.get("shared", 0)}']
-    for n, text in enumerate(said["args"]):
-        found = re.fullmatch(r"(\w+)\[([\d,]+)\](?: \S+)?", text)
-        value = f"value = {text.split()[1]}" if found is None else f'type = "{found[1]}"\nshape = [{found[2]}]\n' + (
-            "zeros = true" if text.endswith(" 0") else "random = { seed = 1 }")  # fmt: skip
-        lines.append(f'[[arg]]\nname = "a{n}"\n{value}')
-    (tmp_path / "k.toml").write_text("\n".join(lines))
-    (tmp_path / "k.ptx").write_text(breaches.text(file, "no_wait"))
-    assert run(["run", str(tmp_path / "k.toml"), "--prove", "--seeds", "1", "--rules", "accumulators"]) == 3
-    assert "  proof: seed 0, with waits for wgmma where ptxas puts them: " in capsys.readouterr().out
-
-
-def test_where_nothing_differs_that_is_said(go: Run) -> None:
-    _, out, _ = go("--prove", "--rules", "mbarriers")
-    assert "  proof: none: no seed of 64 showed it" in out
+def test_a_certificate_is_in_the_last_lines_and_in_json(go: Run) -> None:
+    body = "red.global.add.u32 [%rd0], 1;\n"
+    code, out, _ = go("--certify", body=body)
+    told = "certificate: certified: no race, no deadlock and the same bytes in every schedule"
+    assert code == 0 and told in " ".join(out.split())
+    code, out, _ = go("--certify", "--json", body=body)
+    assert code == 0 and data_of(out)["report"]["certificate"]["verdict"] == "certified"
 
 
 def test_the_inputs_of_each_seed_are_fresh(go: Run) -> None:

@@ -82,6 +82,28 @@ def test_seeds_together() -> None:
     assert [f.rule for f in caught.value.findings] == [RULE]
 
 
+def test_certificates_do_not_depend_on_rules_and_stand_in_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    launch = Launch(TWICE, certify=True, rules="races")
+    report = launch()
+    assert report.findings == () and report.certificate.verdict == "counterexample" and RULE in report.certificate.reasons[0].why
+    with pytest.raises(ExecutionFault) as caught:
+        Launch("bar.sync 0;\n trap;\n", certify=True)()
+    assert caught.value.__dict__["certificate"].verdict == "counterexample"
+    assert Launch("st.global.b32 [%rd0], 7;\n", certify=True)().certificate.verdict == "certified"
+    with pytest.raises(LaunchError, match="seeds and certify"):
+        Settings(certify=True, seeds=2)
+
+
+def test_other_schedules_leave_no_trace() -> None:
+    """Each thread adds one and stores what was there: memory is as the first schedule left it, and one report is heard."""
+    body = "mov.u32 %r0, %tid.x;\n atom.global.add.u32 %r1, [%rd0], 1;\n"
+    launch = Launch(body + "setp.eq.u32 %p0, %r0, 5;\n @%p0 st.global.u32 [%rd0+4], %r1;\n", certify=True)
+    heard: list[Any] = []
+    launch.driver.listeners.append(heard.append)
+    assert launch().certificate.verdict in ("not decided", "counterexample") and len(heard) == 1
+    assert launch.driver.settings.sanitize == "report"
+
+
 PROGRAM = """
 import struct, sys
 import numpy as np

@@ -152,7 +152,8 @@ WALKS: dict[str, tuple[int, str]] = {
     "row_brought: i < u64(box.high)": (MOST_ROW, "i grows"),
     "touch: left != 0": (SHARED // 256 + 2, "sheets of what has been found to be there"),
     "list_fine: left != 0": (READERS, "a list of readers"), "joined: left != 0": (READERS, "a list of readers"),
-    "check_readers: left != 0": (READERS, "a list of readers"), "read_by_itself: left != 0": (READERS, "a list of readers"),
+    "check_readers: left != 0": (READERS, "a list of readers"), "with_write: left != 0": (READERS, "a list of readers"),
+    "read_by_itself: left != 0": (READERS, "a list of readers"),
     "state_for: earlier != 0": (32, "each round takes the highest bit"),
 }  # fmt: skip
 CONVERSIONS = {"u8", "u16", "u32", "u64", "i32", "i64", "len", "int"}

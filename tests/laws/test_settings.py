@@ -21,7 +21,7 @@ from tools.pages import spec_map
 
 COMMANDS = ("run", "exec", "debug", "judge", "check", "conformance")
 # Keywords of Kernel.launch that say what is launched, or are for code that launches on behalf of a program.
-LAUNCHED = {"self", "grid", "block", "args", "shared", "cluster", "cooperative", "names", "memory", "waits", "order", "debug"}
+LAUNCHED = {"self", "grid", "block", "args", "shared", "cluster", "cooperative", "names", "memory", "waits", "debug"}
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())["inputs"]
 OF_CI = {"tests", "program", "upload", "category", "python-version", "extras", "install", "cache"}  # inputs about the job
 

@@ -62,7 +62,6 @@ class Finding:
     seed: the seed of the run.
     count: how often it happened.
     hint: what to do.
-    proof: what shows it, `seed 3: ...`, or "".
     seeds: seeds under which it was found, where there were several runs.
     """
 
@@ -78,7 +77,6 @@ class Finding:
     seed: int
     count: int
     hint: str
-    proof: str = ""
     seeds: tuple[int, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
 
@@ -229,8 +227,6 @@ def paragraph(group: Sequence[Finding], width: int | None, runs: int = 1) -> lis
         lines.append(f"  against: {len(conflicts) - _CONFLICTS} lines more")
     if runs > 1:
         lines += _fold(f"  seeds: {_seeds(group, runs)}", width, 6)
-    for proof in dict.fromkeys(f.proof for f in group if f.proof):
-        lines += _fold(f"  proof: {proof}", width, 6)
     lines += _fold(f"  rule: {first.about.section}", width, 6)
     lines += _fold(f"  hint: {first.hint}", width, 6)
     return [printable(line) for line in lines]

@@ -12,6 +12,7 @@ from mmulator.cli.output import WrongUsage, check_writable, colours, narrow, pri
 
 if TYPE_CHECKING:
     from mmulator.base.findings import Finding
+    from mmulator.host.certificate import Certificate
     from mmulator.host.jobs.judgement import Judged, SanitizerOptions
     from mmulator.host.jobs.suppressions import Suppression
     from mmulator.sanitizer.sarif import Baseline
@@ -21,7 +22,7 @@ _COLOURS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "\x1b[1m"}
 _SEVERITY = re.compile(rf": ({'|'.join(_COLOURS)}):(?= |$)")
 
 
-def wish(seeds: int | None, rules: str | None, prove: bool, strict: bool, keep_going: bool = False) -> SanitizerOptions:
+def wish(seeds: int | None, rules: str | None, certify: bool, strict: bool, keep_going: bool = False) -> SanitizerOptions:
     """The sanitizer's options from those of a command line. Raises WrongUsage."""
     from mmulator.base.rules.choice import chosen
     from mmulator.host.jobs.judgement import SanitizerOptions
@@ -32,11 +33,7 @@ def wish(seeds: int | None, rules: str | None, prove: bool, strict: bool, keep_g
         raise WrongUsage(f"--rules {rules}: {error}", hint="`mmulator explain rules` lists them") from None
     if not looked_for:
         raise WrongUsage(f"--rules {rules}: nothing is left to look for", hint="such as races,wgmma-* or -races")
-    tries = max(seeds or 0, PROOF_SEEDS) if prove else 0
-    return SanitizerOptions(seeds or 1, looked_for, tries, keep_going)
-
-
-PROOF_SEEDS = 64
+    return SanitizerOptions(seeds or 1, looked_for, certify, keep_going)
 
 
 def print_paragraphs(findings: Sequence[Finding], seeds: int = 1) -> None:
@@ -65,6 +62,21 @@ def print_findings(judged: Judged) -> None:
 def code_of(findings: Sequence[Finding], strict: bool = False) -> int:
     """The exit code of a good run: 3 if there are findings of severity error, with `strict` if there are any."""
     return FOUND if any(strict or f.is_error for f in findings) else 0
+
+
+def code_of_certificate(certificate: Certificate | None) -> int:
+    """The exit code of a good run with a certificate, if one was asked for: 3 for a counterexample."""
+    return FOUND if certificate is not None and certificate.verdict == "counterexample" else 0
+
+
+def print_certificate(certificate: Certificate | None) -> None:
+    """Print a certificate, if there is one, and how a counterexample is run again."""
+    if certificate is None:
+        return
+    for line in certificate.lines():
+        print_line(line, hang=2)
+    if certificate.schedule is not None:
+        print_line(f"again: {certificate.schedule.options}", hang=2)
 
 
 def check_sarif(path: str | None) -> None:

@@ -62,8 +62,8 @@ def judge(
         check_program(candidate)
     verdict = ask(
         candidate[0] if launch else candidate, reference=reference, kernel=kernel, inout=tuple(inout or ()), device=given.device,
-        seeds=given.seeds, sanitize=not given.no_sanitize, profile=given.profile, rtol=given.rtol or 0.0, atol=given.atol or 0.0,
-        ulp=given.ulp or 0, limits=Limits(seconds, bytes),
+        seeds=given.seeds, sanitize=not given.no_sanitize, certify=given.certify, profile=given.profile,
+        rtol=given.rtol or 0.0, atol=given.atol or 0.0, ulp=given.ulp or 0, limits=Limits(seconds, bytes),
     )  # fmt: skip
     if given.json:
         print_json("judge", verdict.as_dict())

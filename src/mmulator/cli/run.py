@@ -19,6 +19,7 @@ from mmulator.host.settings import COMPARING, RESULTS, WHAT, taken
 if TYPE_CHECKING:
     from mmulator.evaluation.conformance.launches import ArrayComparison
     from mmulator.host.backend import Chip
+    from mmulator.host.certificate import Certificate
     from mmulator.host.jobs.job import Argument, Comparison, Job, JobResult
     from mmulator.host.jobs.judgement import Judged
     from mmulator.sanitizer.diagnostics.watch import WatchedStore
@@ -105,6 +106,7 @@ def run(
     job.device = given.device or job.device
     job.nvcc = given.nvcc_flags or ""
     job.seed = job.seed if given.seed is None else given.seed
+    job.order = job.order if given.order is None else given.order
     job.variables += _settings(set_ or [])
     _tolerate(job, {name: getattr(given, name) for name in ("rtol", "atol", "ulp")})
     job.show = print_ or []
@@ -112,7 +114,7 @@ def run(
     wish, known, profile = None, findings.baseline(given.baseline), given.profile or given.profile_to is not None
     _exclude(given, compare_gpu, profile)
     if _finds(given):
-        wish = findings.wish(given.seeds, given.rules, given.prove, given.strict, given.keep_going)
+        wish = findings.wish(given.seeds, given.rules, given.certify, given.strict, given.keep_going)
         findings.check_sarif(given.sarif)
     if given.why_to is not None or given.why_against is not None:
         from mmulator.cli.recording import check_why
@@ -148,6 +150,7 @@ def run(
     if given.sarif != "-":
         (_as_json if given.json else _as_text)(result, job, watched, arrays)
     found = findings.code_of(result.judged.findings, given.strict) if result.judged is not None else 0
+    found = found or findings.code_of_certificate(result.report.certificate)
     if found or not result.ok or any(a.wrong for _, compared in arrays for a in compared):
         sys.exit(found or 1)
 
@@ -191,14 +194,17 @@ def _stopped(error: MmulatorError, given: Given, known: Baseline | None) -> int:
         findings.write_sarif(given.sarif, judged.findings, judged.suppressed, known)
     judged = judged.against(known)
     error.findings = ()  # the findings follow
+    certificate: Certificate | None = error.__dict__.get("certificate")
     if given.json:
-        print_json("error", {"ok": False, "errors": [error_data(error)], "sanitizer": judged.as_dict()})
+        more = {"certificate": certificate.as_dict()} if certificate is not None else {}
+        print_json("error", {"ok": False, "errors": [error_data(error)], "sanitizer": judged.as_dict(), **more})
     else:
         print_error(error, as_json=False)
         sys.stderr.flush()
         if given.sarif != "-":
             findings.print_findings(judged)
-    return findings.code_of(judged.findings, given.strict) or 1
+            findings.print_certificate(certificate)
+    return findings.code_of(judged.findings, given.strict) or findings.code_of_certificate(certificate) or 1
 
 
 # the job ------------------------------------------------------------------------------------------------------------
@@ -302,7 +308,7 @@ def _where_it_was() -> Iterator[None]:
         raise
 
 
-_PHASES = {"compile": "compiling instructions", "run": "running blocks", "seeds": "running seeds", "proof": "looking for a proof"}
+_PHASES = {"compile": "compiling instructions", "run": "running blocks", "seeds": "running seeds"}
 
 
 def _phases(progress: Progress) -> Callable[[str, int, int], None]:
@@ -317,8 +323,11 @@ def _phases(progress: Progress) -> Callable[[str, int, int], None]:
 
 
 def _as_json(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]) -> None:
+    from mmulator.cli import findings
+
     judged = result.judged
     ok = result.ok and all(not a.wrong for _, found in gpus for a in found) and not (judged and judged.errors)
+    ok = ok and not findings.code_of_certificate(result.report.certificate)
     data: dict[str, Any] = {"ok": ok, "report": result.report.as_dict()}
     if judged is not None:
         data["sanitizer"] = judged.as_dict()
@@ -377,9 +386,10 @@ def _as_text(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
             for line in compared.lines(info, result.report.device):
                 print_line(line)
     if result.judged is not None:
-        from mmulator.cli.findings import print_findings
+        from mmulator.cli.findings import print_certificate, print_findings
 
         print_findings(result.judged)
+        print_certificate(r.certificate)
 
 
 def _print_array(name: str, array: Any) -> None:

@@ -13,7 +13,7 @@ def schema(
 ) -> None:
     """The JSON Schema of a document, or without a name which documents there are.
 
-    Every JSON document says its schema and version in the field `schema`: mmulator.judge/1.0.
+    Every JSON document says its schema and version in the field `schema`: mmulator.judge/2.0.
 
     Examples:
         mmulator schema

@@ -21,6 +21,7 @@ from mmulator.base.refusals import GATHERED, REFUSED
 from mmulator.cli.findings import FOUND, write_log
 from mmulator.cli.output import print_json
 from mmulator.cli.program import command
+from mmulator.host.certificate import CERTIFIED, COUNTEREXAMPLE, VERDICTS, weakest
 from mmulator.host.driver.findings import Row, read
 from mmulator.observation.record.launches import profiles, replay, traces
 from mmulator.sanitizer.sarif import Baseline, log
@@ -61,7 +62,7 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
         if wanted.json and "MMULATOR_REPORT" not in environment:
             more["MMULATOR_REPORT"] = str(told)
         status = _wait(words, {**environment, **more}, wanted.json)
-        launches, rows, refused, explained, stopped = read(found)
+        gathered = read(found)
         if trace := environment.get("MMULATOR_TRACE"):
             from mmulator.observation.record.trace import write
 
@@ -69,13 +70,15 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
         other = differs.exists()
         kernels, profiled = _kernels(told), _profiles(lines, environment.get("MMULATOR_PROFILE", ""), wanted.json)
     code = os.waitstatus_to_exitcode(status)
-    code = FOUND if stopped and code in (0, 1) else code  # 1 of an error that nobody caught
+    launches, rows, refused, explained = gathered.launches, gathered.found, gathered.refused, gathered.explained
+    code = FOUND if gathered.stopped and code in (0, 1) else code  # 1 of an error that nobody caught
     data = log((row["result"] for row in rows), wanted.known, refused, explained)
     results = data["runs"][0]["results"]
     new = [r for r in results if r.get("baselineState", "new") == "new"]
     if wanted.sarif is not None:
         write_log(wanted.sarif, data)
     found_any = any(wanted.strict or r["level"] == "error" for r in new)
+    found_any |= any(c["verdict"] == COUNTEREXAMPLE for c in gathered.certificates)
     ended = code or int(other) or (FOUND if found_any else REFUSED if not all(r["handled"] for r in refused) else 0)
     after = _next(program, environment, launches) if code and not rows else ""
     if after:
@@ -86,6 +89,7 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
             "ok": not ended, "exit_code": code, "kernels": kernels, "sanitized_launches": launches,
             "known": sum(r.get("baselineState") == "unchanged" for r in results), "refused": refused,
             "findings": [f | {"kernel": row["kernel"], "group": n} for n, row in groups for f in row["findings"]],
+            **({"certificates": certificates(gathered.certificates)} if gathered.certificates else {}),
             **({"profiles": profiled} if profiled else {}), **({"why": explained} if explained else {}),
             **({"next": after} if after else {}),
         })  # fmt: skip
@@ -95,6 +99,15 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return ended
+
+
+def certificates(rows: list[Row]) -> dict[str, Any]:
+    """The certificates of a program: the weakest verdict, how many launches have each, and those that are not certified."""
+    verdicts = [row["verdict"] for row in rows]
+    return {
+        "verdict": weakest(verdicts), "launches": {v: verdicts.count(v) for v in VERDICTS},
+        "open": [row for row in rows if row["verdict"] != CERTIFIED],
+    }  # fmt: skip
 
 
 def _next(program: list[str], environment: dict[str, str], launches: int) -> str:

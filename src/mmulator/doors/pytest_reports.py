@@ -32,11 +32,13 @@ class Findings:
     rows: one for findings that are told as one; `result` is the SARIF result.
     launches: number of sanitized launches.
     refused: work that tests did not handle, as `RefusedWork.as_dict` has it.
+    verdicts: of the certificates of launches, where they were asked for.
     """
 
     rows: dict[tuple[str, ...], dict[str, Any]] = field(default_factory=dict)
     launches: int = 0
     refused: list[dict[str, Any]] = field(default_factory=list)
+    verdicts: list[str] = field(default_factory=list)
 
     def count(self, test: str, launches: int, findings: Sequence[Finding], known: Baseline | None = None) -> None:
         """Add the findings of one test's launches. known: findings of an earlier run, which get no line."""
@@ -56,13 +58,14 @@ class Findings:
         for row in rows:
             self.launches += row.get("launches", 0)
             self.refused += row.get("refused", ())
+            self.verdicts += row.get("verdicts", ())
             if "key" in row:
                 found = self.rows.setdefault(tuple(row["key"]), {**row, "tests": []})
                 found["tests"] += row["tests"]
 
     def as_list(self) -> list[dict[str, Any]]:
         rows = ({**row, "key": list(row["key"])} for row in self.rows.values())
-        return [{"launches": self.launches, "refused": self.refused}, *rows]
+        return [{"launches": self.launches, "refused": self.refused, "verdicts": self.verdicts}, *rows]
 
     def lines(self) -> Iterator[str]:
         """Lines for the end of the run; none without a sanitized launch."""
@@ -77,6 +80,10 @@ class Findings:
             more = f" and {len(tests) - 1} more" if len(tests) > 1 else ""
             yield f"  {row['text']}"
             yield f"    {tests[0]}{more}"
+        if self.verdicts:
+            from mmulator.host.driver.certificates import summary
+
+            yield f"certificates: {summary(self.verdicts)}"
 
 
 class Coverage:

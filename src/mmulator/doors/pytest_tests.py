@@ -24,7 +24,8 @@ from mmulator.base.tables import element
 from mmulator.doors import asserts
 from mmulator.doors.imports import environment, open_doors
 from mmulator.doors.pytest_reports import Coverage, Findings, paragraphs
-from mmulator.host.driver import Driver, Settings, current, progress, use
+from mmulator.host.certificate import COUNTEREXAMPLE, Certificate
+from mmulator.host.driver import Driver, Settings, certificates, current, progress, use
 from mmulator.host.driver import findings as told
 from mmulator.host.driver.report import Totals
 from mmulator.host.report import Report
@@ -115,6 +116,7 @@ class ThisTest:
     before: list[Finding] = field(default_factory=list)  # findings of launches that ended in an error
     told: int = 0  # number of findings told in an earlier phase of the test
     looked: int = 0  # launches that were sanitized
+    certificates: list[tuple[str, Certificate]] = field(default_factory=list)  # of launches, by kernel
 
     @property
     def driver(self) -> Driver:
@@ -136,6 +138,8 @@ class ThisTest:
         error, the test fails for that, or expects it.
         """
         self.looked += launches
+        if (certificate := told.ended(error)) is not None:
+            self.certificates.append((kernel, certificate))
         kept = self.findings if error is None else self.before
         kept[:] = union([kept, findings])
 
@@ -146,6 +150,8 @@ class ThisTest:
 
     def __call__(self, report: Report) -> None:
         """Add the report of a launch."""
+        if report.certificate is not None:
+            self.certificates.append((report.kernel, report.certificate))
         self.launches.append(report)
         if self.limit is None:
             return
@@ -191,7 +197,8 @@ class Tests:
         option = self.option
         self.coverage = Coverage(option.mmulator_profile_to) if option.mmulator_profile or option.mmulator_profile_to else None
         files = option.mmulator_sarif, option.mmulator_baseline
-        option.mmulator_sanitize |= option.mmulator_keep_going or any(file is not None for file in files)
+        option.mmulator_sanitize |= option.mmulator_keep_going or option.mmulator_certify
+        option.mmulator_sanitize |= any(file is not None for file in files)
         try:
             self.known = None if option.mmulator_baseline is None else Baseline.read(option.mmulator_baseline)
             if option.mmulator_sarif is not None and self.worker is None:
@@ -308,6 +315,7 @@ class Tests:
             driver.listeners.remove(self.this)
             driver.readers.remove(self.this.read)
             self.findings.count(item.nodeid, self.this.looked, self.this.findings, self.known)
+            self.findings.verdicts += [certificate.verdict for _, certificate in self.this.certificates]
             driver.change(before)
             use(driver)  # if the test made one of its own
             register.read()
@@ -320,6 +328,7 @@ class Tests:
         given |= {
             "device": None, "seed": None if option.mmulator_seed is None else seed_of(option.mmulator_seed, item.nodeid),
             "sanitize": REPORT if option.mmulator_sanitize else None, "keep_going": option.mmulator_keep_going or None,
+            "certify": option.mmulator_certify or None,
             "why": ";".join(option.mmulator_why or ()) or None, "why_against": option.mmulator_against,
             "why_depth": option.mmulator_why_depth, "nan": option.mmulator_nan,
         }  # fmt: skip
@@ -349,6 +358,11 @@ class Tests:
         new = self.new(self.this.findings)
         wrong = [f for f in new if f.is_error]
         if len(wrong) <= self.this.told:
+            broken = next(((k, c) for k, c in self.this.certificates if c.verdict == COUNTEREXAMPLE), None)
+            if broken is not None and not wrong:
+                self.this.certificates.remove(broken)
+                self.findings.verdicts.append(COUNTEREXAMPLE)
+                pytest.fail(certificates.told(*broken), pytrace=False)
             return result
         self.this.told = len(wrong)
         pytest.fail("\n".join(paragraphs(new)), pytrace=False)
@@ -398,7 +412,7 @@ class Tests:
         names = "seed", "seeds", "timeout", "rules", "nan", "baseline"
         values = [(name, getattr(option, f"mmulator_{name}")) for name in names]
         words = ["pytest", f"--mmulator={Settings.from_environment().device}", *["--sanitize"] * option.mmulator_sanitize]
-        words += ["--mmulator-keep-going"] * option.mmulator_keep_going
+        words += ["--mmulator-keep-going"] * option.mmulator_keep_going + ["--certify"] * option.mmulator_certify
         words += [f"--why={element}" for element in option.mmulator_why or ()]
         words += [f"--mmulator-{name}={value}" for name, value in values if value is not None]
         return shlex.join([*words, os.path.relpath(self.root / path, self.cwd) + colons + rest])

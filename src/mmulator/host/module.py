@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 CPU = Cpu()
 SANITIZE = (True, False, "strict", "raise")
-_FLAGS = "keep_going", "profile", "cooperative"
+_FLAGS = "keep_going", "profile", "cooperative", "certify"
 
 
 @cache
@@ -70,7 +70,8 @@ def _sanitizer() -> type[Sanitizer]:
 
 
 def observing(
-    sanitize: bool, rules: frozenset[str] | None = None, strict: bool = False, profile: bool = False, trace: str | None = None
+    sanitize: bool, rules: frozenset[str] | None = None, strict: bool = False, profile: bool = False, trace: str | None = None,
+    certify: bool = False,
 ) -> list[Observer]:
     """New observers for one run of a launch.
 
@@ -78,8 +79,9 @@ def observing(
     rules, strict: which (sanitizer/diagnostics/sanitizer.py).
     profile: whether it is counted what each instruction does.
     trace: the file that receives what happened when, "" for none: the observer then has it; None: it is not noted.
+    certify: whether the run is evidence for a certificate.
     """
-    observers: list[Observer] = [_sanitizer()(rules, strict)] if sanitize else []
+    observers: list[Observer] = [_sanitizer()(rules, strict, certify)] if sanitize else []
     if profile:
         observers.append(entries.Counting())
     if trace is not None:
@@ -368,6 +370,7 @@ class Kernel:
         waits: bool = False,
         order: int | None = None,
         debug: Any = None,
+        certify: bool = False,
     ) -> Report:
         """Run the kernel; arrays among `args` are device buffers and are updated in place.
 
@@ -390,6 +393,8 @@ class Kernel:
         do against the letter, too; "raise": the first of severity error is raised when the kernel has run. What is raised
         meanwhile has the findings so far (`error.findings`). keep_going: includes `sanitize`; an access out of bounds or
         misaligned is a finding and no fault: a load gets zeros, a store does nothing, and the kernel goes on.
+        certify: includes `sanitize`; the report's `certificate` says whether the launch does the same in every schedule, or names
+        one that differs (docs/certificates.md); a fault has it, too.
         nan: a NaN that the launch stores, and that it has made of other values, is raised; "inf": an infinity, too.
         profile: what each line did is counted, and is in the report's `profile`.
         trace: a file that receives what happened when, for Perfetto.
@@ -403,7 +408,7 @@ class Kernel:
         UndefinedBehaviour, NotFinite.
         """
         _check({"device": device, "progress": progress, "sanitize": sanitize, "keep_going": keep_going, "profile": profile,
-                "cooperative": cooperative})  # fmt: skip
+                "cooperative": cooperative, "certify": certify})  # fmt: skip
         device = as_device(device) if device else self.module.default_device
         elements = watched(watch) if watch != () else ()
         how = How(
@@ -411,7 +416,7 @@ class Kernel:
             None if threads is None else whole(threads, "threads", 1), seconds(timeout), waits=waits, keep_going=keep_going,
             progress=(lambda done, total: progress("run", done, total)) if progress else None,
         )  # fmt: skip
-        looked = bool(sanitize or keep_going)
+        looked = bool(sanitize or keep_going or certify)
         if workers is not None:
             entries.check_shared_out(
                 cooperative=cooperative, watch=watch not in ((), []), sanitize=looked, threads=threads is not None,
@@ -420,7 +425,7 @@ class Kernel:
         launch = self.prepared(grid, block, args, shared, device, cluster, cooperative, memory)
         if workers is not None:
             return entries.launch_on(workers, launch, how)
-        looking = partial(observing, looked, None, sanitize == "strict")
+        looking = partial(observing, looked, None, sanitize == "strict", certify=certify)
         if debug is not None:
             return cast(Report, debug.launch(launch, how, looking, partial(entries.DeviceNames.of, launch, names or {})))
         observers, about = looking(profile, None if trace is None else str(trace)), None
@@ -435,12 +440,24 @@ class Kernel:
         if nan:
             known = entries.DeviceNames.of(launch, names or {}).arrays
             run = partial(entries.checked, "inf" if nan == "inf" else "nan", launch, how, known, run)
-        report = run()
+        report = self._certified(launch, how, run) if certify else run()
         if about:
             report.why = about.answers(watches, report, whole(why_depth, "why_depth", 1))
         if sanitize == "raise" and (error := undefined(report.findings)):
             raise error
         return report
+
+    def _certified(self, launch: Launch, how: How, run: Callable[[], Report]) -> Report:
+        """The report of a sanitized launch, with its certificate."""
+        from mmulator.host.campaign import Snapshot
+        from mmulator.host.certificate import Schedule
+        from mmulator.host.schedules import certified
+
+        def again(schedule: Schedule) -> Report:
+            return self.run(launch, replace(how, seed=schedule.seed, order=schedule.order, threads=1, progress=None))
+
+        memory = Snapshot((f"device address 0x{start:x}", array) for start, array in launch.writable())
+        return certified(run, again, memory, Schedule(how.seed, how.order))
 
     @property
     def _required_block(self) -> Extent | None:

@@ -11,6 +11,7 @@ from mmulator.host import entries
 
 if TYPE_CHECKING:
     from mmulator.base.findings import Finding
+    from mmulator.host.certificate import Certificate
     from mmulator.runtime.launch.launch import Ran
     from mmulator.runtime.launch.shape import LaunchShape
     from mmulator.runtime.launch.work import Work
@@ -30,7 +31,7 @@ class Report:
     stores: to the elements that the launch watched, in order. why: answers about elements that the launch was asked for.
     cluster: blocks of a cluster. findings: rules that the kernel broke, where the launch was sanitized. profile: what each line
     did, where the launch was profiled. held: notes of the sanitizer that were not asked for. refused: what was asked of the
-    launch and not done, and why: findings that had no room.
+    launch and not done, and why: findings that had no room. certificate: what holds in every schedule, where that was asked.
     """
 
     kernel: str
@@ -53,6 +54,7 @@ class Report:
     profile: entries.LaunchProfile | None = field(default_factory=lambda: None)
     held: tuple[Finding, ...] = ()
     refused: tuple[str, ...] = ()
+    certificate: Certificate | None = None
 
     @classmethod
     def of(
@@ -65,7 +67,7 @@ class Report:
             kernel=kernel, device=device, grid=shape.grid, block=shape.block, shared=static_shared + shape.shared,
             seed=seed, threads=ran.threads, cached=ran.cached, notes=ran.notes, output=ran.output, stores=ran.stores,
             cluster=shape.cluster, _work=ran.work, findings=ran.findings, why=[], counts=ran.profile, held=ran.held,
-            refused=ran.refused,
+            refused=ran.refused, evidence=ran.evidence, certificate=None,
             seconds={"parse": parse_seconds, "compile": compile_seconds, "run": ran.seconds},
         )  # fmt: skip
         return report
@@ -124,6 +126,7 @@ class Report:
             *(f"store: {store}" for store in self.stores[-8:]),
             *(f"note: {note}" for note in self.notes),
             *(f"why {answer}" for answer in self.why),
+            *(self.certificate.lines() if self.certificate else ()),
         ]
 
     def _found(self) -> list[str]:
@@ -158,6 +161,7 @@ class Report:
             "notes": self.notes, "output": self.output, "stores": [{**asdict(s), "value": s.value.item()} for s in self.stores],
             "findings": [f.as_dict() for f in self.findings], "why": [a.as_dict() for a in self.why],
             "refused": list(self.refused),
+            **({"certificate": self.certificate.as_dict()} if self.certificate else {}),
             **({"profile": self.profile.as_dict()} if profile and self.profile else {}),
         })  # fmt: skip
 

@@ -9,7 +9,10 @@ _PLACE = OperandSpec("a", "symbol", "type", home="shared")
 
 _ARRIVES = ACTS.but(counted_as="barrier", orders=Orders.CLUSTER).where("aligned", together=Together.LIVE)
 _WAITS = ACTS.but(ends=Ends.WAIT, counted_as="barrier", orders=Orders.CLUSTER).where("aligned", together=Together.LIVE)
-_ASKS = ACTS.but(memory=MemoryEffect.WRITE, queue=Queue.BULK, step=Step.ISSUE, counted_as="cluster")
+_ASKS = ACTS.but(
+    memory=MemoryEffect.WRITE, queue=Queue.BULK, step=Step.ISSUE, counted_as="cluster",
+    chooses="answers whether another block has begun",
+)  # fmt: skip
 _READS = Effects(ptxas=Ptxas.GUARDED, counted_as="cluster")
 
 _TRY_SPACE, _B128 = maybe("space", "shared::cta"), type_("b128")

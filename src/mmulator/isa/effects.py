@@ -198,6 +198,7 @@ class Effects:
     holds, frees: whether it takes columns of tensor memory, for which it may wait; whether it gives some back.
     tensor: whether it works on tensor memory.
     opaque: whether the specification leaves open which lane holds which element of its matrices.
+    chooses: what the schedule chooses by its result, for a certificate; "" for nothing, or what other columns say.
     variants: (modifier, effects of forms with this modifier); the first match counts.
     still: whether there are none, besides the results: follows from the others.
     """
@@ -229,6 +230,7 @@ class Effects:
     frees: bool = False
     tensor: bool = False
     opaque: bool = False
+    chooses: str = ""
     variants: tuple[tuple[str, Effects], ...] = ()
     still: bool = field(init=False, repr=False, compare=False)
 

@@ -39,7 +39,7 @@ _TX_NEEDS = need("shared::cta shared::cluster relaxed", (8, 0), 90)
 _WRITES = ACTS.but(memory=MemoryEffect.WRITE, counted_as="barrier")
 _CHANGES = ACTS.but(memory=MemoryEffect.ATOMIC, counted_as="barrier", flow=Flow.DEFINED)
 _LOOKS = ACTS.but(memory=MemoryEffect.READ, ends=Ends.WAIT, counted_as="barrier", flow=Flow.DEFINED)
-_COUNTS = Effects(counted_as="barrier")
+_COUNTS = Effects(counted_as="barrier", chooses="answers how many arrivals are pending")
 _ASKS = ACTS.but(memory=MemoryEffect.READ, counted_as="barrier", flow=Flow.DEFINED)
 
 

@@ -31,6 +31,7 @@ _EFFECTS = {
     "st": ACTS.but(memory=MemoryEffect.WRITE, counted_as="memory"),
     "red": ACTS.but(memory=MemoryEffect.ATOMIC, counted_as="atomic"),
 }  # fmt: skip
+_EFFECTS = {name: effects.but(chooses="combines the memory of several GPUs") for name, effects in _EFFECTS.items()}
 _HALVES, _PAIRS = ("f16", "bf16"), ("f16x2", "bf16x2")
 
 

@@ -215,7 +215,7 @@ def _result(group: Sequence[Finding]) -> Result:
         location["id"] = n
     facts = {
         "threads": first.threads, "where": first.where, "instruction": first.instruction, "seed": first.seed,
-        "seeds": sorted({seed for f in group for seed in (f.seeds or (f.seed,))}), "proof": first.proof, "hint": first.hint,
+        "seeds": sorted({seed for f in group for seed in (f.seeds or (f.seed,))}), "hint": first.hint,
         "rules": [*dict.fromkeys(f.rule for f in group)],
     }  # fmt: skip
     return {

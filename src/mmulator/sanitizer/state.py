@@ -2,6 +2,7 @@
 conflict, with a count.
 """
 
+from enum import IntEnum
 from typing import Any
 
 from mmulator.base.codegen.lang import native
@@ -34,6 +35,7 @@ SanitizedLaunch = Struct("SanitizedLaunch", [
     ("lost", u64),  # number of findings beyond a full table
     ("forgotten", u64),  # number of times that a full pool made accesses count as ordered
     ("orders", ptr), ("races", ptr), ("proxies", ptr), ("values", ptr),
+    ("certifies", u64),  # whether doubts are noted
 ])  # fmt: skip
 
 # The state of a resident cluster, in Cluster.sanitizer: a pointer for each topic that needs memory.
@@ -131,6 +133,38 @@ def find_against(
 def find(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, at: u64, bytes: u32) -> ptr_to(Found):
     """The entry of a finding about a single access."""
     return find_against(w, rule, site, lanes, at, bytes, 0, 0, 0, 0)
+
+
+# doubts ---------------------------------------------------------------------------------------------------------------
+class Doubt(IntEnum):
+    """Events that are no findings, and may be otherwise in another schedule (docs/certificates.md): numbers above those of rules,
+    in the same table. Native code notes them only where a launch is certified.
+    """
+
+    SAME_VALUE = 1 << 16  # nothing orders two writes, of one value in this run
+    ONE_OF_LANES = SAME_VALUE + 1  # a read follows one of the lanes that have written one value
+    MANY_READERS = SAME_VALUE + 2  # a reader was forgotten, since there were too many
+    EARLY_ARRIVAL = SAME_VALUE + 3  # an arrival that may come in the phase before
+    EARLY_WAIT = SAME_VALUE + 4  # a wait that the parity of an older phase may end
+    LAPPED = SAME_VALUE + 5  # the next phase may be over before a thread looks
+    ROUND = SAME_VALUE + 6  # an arrival at a barrier that may come in the round before
+    SAME_STORE = SAME_VALUE + 7  # nothing orders two asynchronous writes, which are taken for one store
+    MANY_WRITES = SAME_VALUE + 8  # there were too many writes at once to see whether they have one value
+    EXITED = SAME_VALUE + 9  # a barrier counts threads that have exited
+    SUM_OF_LANES = SAME_VALUE + 10  # lanes of one store write values that differ in the rounding of a sum
+    UNSEEN_INIT = SAME_VALUE + 11  # a lane uses an mbarrier that another lane of its warp has made, and nothing orders the two
+    EQUAL_LANES = SAME_VALUE + 13  # lanes of one store write one value to one place
+    EARLY_INVAL = SAME_VALUE + 12  # an mbarrier is invalidated before all lanes of a warp that has used it are known to be done
+
+
+@native
+def doubt(
+    w: ptr_to(Warp), kind: u32, site: u32, lanes: u32, at: u64, bytes: u32, other_site: u32, other_cta: u32, other_warp: u32,
+    other_lanes: u32,
+) -> None:
+    """Note a Doubt for the certificate; parameters as those of find_against."""
+    if of_launch(w.cta.cluster).certifies != 0:
+        find_against(w, kind, site, lanes, at, bytes, other_site, other_cta, other_warp, other_lanes)
 
 
 @native

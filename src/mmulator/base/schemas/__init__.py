@@ -11,11 +11,12 @@ VERSIONS: dict[str, tuple[int, int]] = dict.fromkeys((
     "tensormap", "tensormap-check", "tensormap-box",
     "sparse-check", "sparse-file", "sparse-lanes", "sparse-word",
     "explore", "explore-export", "doctor", "cache", "cache-clear", "schemas", "error",
-), (1, 0)) | {"exec": (1, 3), "report": (1, 2), "cause": (1, 2)}  # fmt: skip
+), (1, 0)) | {"cause": (1, 2)} | dict.fromkeys(("report", "findings", "judge", "exec", "check", "run", "error"), (2, 0))
+
 
 
 def named(name: str) -> str:
-    """The value of the field `schema`: `mmulator.judge/1.0`."""
+    """The value of the field `schema`: `mmulator.judge/2.0`."""
     return f"mmulator.{name}/{'.'.join(map(str, VERSIONS[name]))}"
 
 

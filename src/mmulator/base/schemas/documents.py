@@ -77,7 +77,7 @@ _PLACE = record("text: file text", "whole: line column", source=or_none(_SOURCE)
 _ACCESS = "text: instruction location source threads"
 _SEVERITY = one_of("error", "warning", "note")
 _FINDING = record(
-    _ACCESS, "text: rule message where hint proof", "whole: seed count", "wholes: seeds",
+    _ACCESS, "text: rule message where hint", "whole: seed count", "wholes: seeds",
     severity=_SEVERITY, place=or_none(_PLACE), conflict=or_none(record(_ACCESS, place=or_none(_PLACE))),
     group=optional(WHOLE), kernel=optional(TEXT), reason=optional(TEXT),
 )  # fmt: skip
@@ -131,11 +131,20 @@ PROFILE = versioned("profile", record(
     instructions=many(record("whole: line source_line", "text: text function file source", "flag: branch", work=_TALLY)),
     occupancy=record("whole: warps most blocks registers", "text: limit"), total=_TALLY,
 ))  # fmt: skip
+_CERTIFICATE = record(
+    "whole: tried", "texts: rests_on", verdict=one_of("certified", "explored", "not decided", "counterexample"),
+    reasons=many(record("text: why location source")), schedule=or_none(record("whole: seed", order=or_none(WHOLE))),
+    kernel=optional(TEXT),
+)  # fmt: skip
+_CERTIFICATES = record(
+    "text: verdict", launches=record(**{"explored": WHOLE, "certified": WHOLE, "not decided": WHOLE, "counterexample": WHOLE}),
+    open=many(_CERTIFICATE),
+)  # fmt: skip
 _STORE = record("whole: argument line bits", "wholes: index block thread", "text: instruction file source", "any: value")
 REPORT = versioned("report", record(
     "text: kernel device output", "wholes: grid block cluster", "whole: shared seed threads macs", "flag: cached",
     "texts: notes refused", instructions=by_name(WHOLE), seconds=record("number: parse compile run"), stores=many(_STORE),
-    why=many(CAUSE), findings=optional(many(_FINDING)), profile=optional(PROFILE),
+    why=many(CAUSE), findings=optional(many(_FINDING)), profile=optional(PROFILE), certificate=optional(_CERTIFICATE),
     process=optional(WHOLE), launch=optional(WHOLE), finished=optional(NUMBER), name=optional(TEXT),
 ))  # fmt: skip
 _KERNEL_RUNS = many(record("text: kernel device", "whole: launches instructions macs", "number: run compile"))
@@ -146,7 +155,7 @@ JUDGE = versioned("judge", record(
     "flag: ok", "text: message device output", "wholes: seeds", "texts: notes",
     outcome=one_of("right", "wrong", "undefined", "unstable", "fault", "refused", "timeout", "memory", "failed", "crashed"),
     kind=one_of("kernel", "program"), drawn=or_none(WHOLE), outputs=many(_OUTPUT), findings=many(_FINDING),
-    report=either(REPORT, record(kernels=optional(_KERNEL_RUNS))), seconds=by_name(NUMBER),
+    report=either(REPORT, record(kernels=optional(_KERNEL_RUNS), certificates=optional(_CERTIFICATES))), seconds=by_name(NUMBER),
 ))  # fmt: skip
 _COMPARISON = record(
     "text: name", "whole: size wrong beyond specials", "any: got want", "flag: ok", first=or_none(many(WHOLE)), worst=NUMBER,
@@ -163,7 +172,7 @@ RUN = record(
 EXEC = record(
     "flag: ok", "whole: exit_code sanitized_launches known", kernels=_KERNEL_RUNS, findings=many(_FINDING),
     refused=optional(many(record("text: why", "whole: launches calls", "flag: handled"))),
-    profiles=optional(many(PROFILE)), next=optional(TEXT),
+    profiles=optional(many(PROFILE)), next=optional(TEXT), certificates=optional(_CERTIFICATES),
     why=optional(many(record("text: asked said kernel", answer=or_none(CAUSE)))),
 )  # fmt: skip
 _STOP = record(
@@ -294,7 +303,9 @@ DOCUMENTS: dict[str, Shape] = {
     "cache": record("flag: ok used", "whole: entries bytes", folder=or_none(TEXT), reason=or_none(TEXT)),
     "cache-clear": record("flag: ok", "text: folder", "whole: removed bytes"),
     "schemas": record("flag: ok", "texts: schemas"),
-    "error": record("flag: ok", errors=many(_ERROR), sanitizer=optional(FINDINGS)),
+    "error": record(
+        "flag: ok", errors=many(_ERROR), sanitizer=optional(FINDINGS), certificate=optional(_CERTIFICATE),
+    ),
 }  # fmt: skip
 
 

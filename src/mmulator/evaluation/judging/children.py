@@ -132,7 +132,7 @@ def _run(where: Path, said: Mapping[str, Any], answer: dict[str, Any]) -> None:
         report = kernel.launch(
             job.grid, job.block, [a.value for a in job.arguments], job.shared, job.device, sanitize=said["sanitize"] and not run,
             seed=seed, threads=said["threads"], cluster=job.cluster, cooperative=job.cooperative, memory=job.placed(),
-            waits=job.waits, profile=said["profile"] and not run,
+            waits=job.waits, profile=said["profile"] and not run, certify=said.get("certify", False) and not run,
         )  # fmt: skip
         found.append(report.findings)
         if not run:

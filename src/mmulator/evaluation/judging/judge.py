@@ -35,6 +35,7 @@ def judge(
     cooperative: bool = False, device: str | None = None, kernel: str | Path | None = None, nvcc: str = "",
     inout: Sequence[str] = (), seeds: int = 2, sanitize: bool = True, profile: bool = False, rtol: float = 0.0,
     atol: float = 0.0, ulp: int = 0, draw: int | None = None, threads: int | None = None, limits: Limits | None = None,
+    certify: bool = False,
 ) -> Verdict:  # fmt: skip
     """One verdict on a kernel or a program, from a child process within limits of time and memory.
 
@@ -59,6 +60,7 @@ def judge(
     draw: the seed of a function `args`; None: one is drawn.
     threads: of the host.
     limits: of compilation, and again of the run.
+    certify: includes `sanitize`; the report has a certificate for every schedule, and a counterexample counts as undefined.
 
     Raises LaunchError for a question that makes no sense; whatever the candidate does is in the verdict.
     """
@@ -67,12 +69,14 @@ def judge(
         raise LaunchError(f"seeds is {seeds!r}, not a number of runs")
     program = _program(candidate, grid, entry)
     if program is not None:
-        return _judge_program(program, device, sanitize, limits)
+        return _judge_program(program, device, sanitize, certify, limits)
     with tempfile.TemporaryDirectory(prefix="mmulator-judge-") as made:
         where = Path(made)
         said: dict[str, Any] = {
-            "seeds": list(range(seeds)), "sanitize": sanitize, "profile": profile, "inout": list(inout), "threads": threads,
+            "seeds": list(range(seeds)), "sanitize": sanitize or certify, "profile": profile, "inout": list(inout),
+            "threads": threads,
             "device": None if device is None else as_device(device), "cluster": cluster, "cooperative": cooperative,
+            "certify": certify,
         }  # fmt: skip
         tolerance = Tolerance(0.0, rtol, atol, ulp)
         if isinstance(candidate, str | Path) and str(candidate).endswith(".toml"):
@@ -98,8 +102,9 @@ def _program(candidate: Any, grid: Any, entry: str | None) -> list[str] | None:
     return None
 
 
-def _judge_program(words: list[str], device: str | None, sanitize: bool, limits: Limits) -> Verdict:
-    options = ["--json", *(["--sanitize"] if sanitize else []), *(["--device", as_device(device)] if device else [])]
+def _judge_program(words: list[str], device: str | None, sanitize: bool, certify: bool, limits: Limits) -> Verdict:
+    looks = ["--certify"] if certify else ["--sanitize"] if sanitize else []
+    options = ["--json", *looks, *(["--device", as_device(device)] if device else [])]
     with tempfile.TemporaryDirectory(prefix="mmulator-judge-") as made:
         answer = Path(made, "answer.json")
         # standard output of exec is its report alone; the program's own goes to standard error
@@ -113,7 +118,8 @@ def _judge_program(words: list[str], device: str | None, sanitize: bool, limits:
     fine = "the program ended with exit code 0, and nothing was found"
     verdict = Verdict(
         VerdictKind.RIGHT, fine, "program", as_device(device) if device else "", findings=tuple(said.get("findings", ())),
-        report={"kernels": said.get("kernels", [])}, seconds={"run": ended.seconds}, output=ended.told,
+        report={"kernels": []} | {key: said[key] for key in ("kernels", "certificates") if key in said},
+        seconds={"run": ended.seconds}, output=ended.told,
         notes=("a program compares its own results: this verdict rests on its word",),
     )  # fmt: skip
     return _limited(verdict, ended, limits) or _of_program(verdict, said, ended)
@@ -128,7 +134,18 @@ def _of_program(verdict: Verdict, said: Mapping[str, Any], ended: ChildEnd) -> V
     missing = [r["why"] for r in said.get("refused", ()) if not r["handled"]]
     if missing and not errors:
         return replace(verdict, outcome=VerdictKind.REFUSED, message=f"the program does not know of refused work: {missing[0]}")
+    if not errors and said.get("certificates", {}).get("verdict") == "counterexample":
+        return _contradicted(verdict, said["certificates"]["open"])
+    if (certificates := said.get("certificates")) is not None:
+        verdict = replace(verdict, message=f"{verdict.message}; certificate: {certificates['verdict']}")
     return _undefined(verdict, errors) if errors else verdict
+
+
+def _contradicted(verdict: Verdict, rows: Sequence[Mapping[str, Any]]) -> Verdict:
+    """The verdict where a launch has a counterexample."""
+    first = next(row for row in rows if row["verdict"] == "counterexample")
+    why = first["reasons"][0]["why"] if first["reasons"] else "another schedule does something else"
+    return replace(verdict, outcome=VerdictKind.UNDEFINED, message=f"counterexample: {why}")
 
 
 # kernels --------------------------------------------------------------------------------------------------------------
@@ -346,6 +363,9 @@ def _compared(
     errors = [f for f in verdict.findings if f["severity"] == "error"]
     if errors:
         return _undefined(verdict, errors)
+    certificate = verdict.report.get("certificate", {})
+    if certificate.get("verdict") == "counterexample":
+        return _contradicted(verdict, [certificate])
     moved = [n for n in said["outputs"] if any(r[n].tobytes() != runs[0][n].tobytes() for r in runs)]
     if moved and not expect.tolerance:
         return replace(verdict, outcome=VerdictKind.UNSTABLE, message=f"{', '.join(moved)}: other bits under another seed")
@@ -353,6 +373,7 @@ def _compared(
     if moved:
         notes += (f"{', '.join(moved)}: other bits under another seed, within the tolerance",)
     what = "outputs are equal to the reference" if found else "it ran to its end; no reference was given"
+    what += f"; certificate: {certificate['verdict']}" if certificate else ""
     return replace(verdict, message=what, notes=notes)
 
 

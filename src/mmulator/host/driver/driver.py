@@ -64,6 +64,7 @@ class Driver:
             gathering = findings.gathering()
             if gathering is not None:
                 self.readers.append(gathering)
+                self.listeners.append(gathering.heard)
 
     @cached_property
     def memory(self) -> Memory:
@@ -141,7 +142,11 @@ class Driver:
             memory = self.memory.regions(regions)
             if self.watches:
                 self.memory.follow(memory)
-            if settings.seeds == 1:
+            if settings.certify:
+                from mmulator.host.driver import certificates
+
+                done = certificates.certify(function, memory, settings, partial(function.run, shape, params, memory), arrays)
+            elif settings.seeds == 1:
                 done = function.run(shape, params, memory, settings.seed, settings, arrays)
             else:
                 from mmulator.host.driver import seeds

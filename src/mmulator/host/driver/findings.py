@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from mmulator.host.driver.inquiries import ProcessRecord, say
 from mmulator.sanitizer.sarif import Baseline, results
 
 if TYPE_CHECKING:
+    from mmulator.host.certificate import Certificate
     from mmulator.host.report import Report
 
 _NAME = 160  # characters of a kernel's name
@@ -59,6 +61,7 @@ class Told(ProcessRecord):
     launches: that were looked at.
     cut: of them not as a whole.
     held: notes that were not asked for.
+    certificates: verdicts on launches, where they were asked for.
     """
 
     def __init__(self, known: Baseline | None = None) -> None:
@@ -69,12 +72,29 @@ class Told(ProcessRecord):
         self.launches = self.cut = 0
         self.held: dict[tuple[str, ...], Finding] = {}
         self.found: dict[tuple[str, ...], Finding] = {}
+        self.certificates: list[str] = []
+        self.said = set[str]()
+
+    def certified(self, kernel: str, certificate: Certificate | None) -> None:
+        """Count a certificate; of one that is none, each kernel's is told once."""
+        if certificate is None:
+            return
+        from mmulator.host.driver.certificates import CERTIFIED, told
+
+        with self:
+            self.certificates.append(certificate.verdict)
+            text = told(kernel, certificate)
+            new = certificate.verdict != CERTIFIED and text not in self.said
+            self.said.add(text)
+        if new:
+            say(f"mmulator: {text}{launched()}")
 
     def heard(self, report: Report) -> None:
         """Count what is not told of a launch."""
         with self.lock:
             self.cut += bool(report.refused)
             self.held |= {(report.kernel, *group_key(f)): f for f in report.held}
+        self.certified(report.kernel, report.certificate)
 
     def __call__(self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None, launches: int = 1) -> None:
         with self:
@@ -85,6 +105,7 @@ class Told(ProcessRecord):
             same = next((f for f in findings if error and f.span == error.span and (kernel, *group_key(f)) in self.found), None)
         if error is not None and same is not None:
             error.told = same.rule
+        self.certified(kernel, ended(error))
         for lines in paragraphs(new, WIDTH):
             name = shorter(demangle(kernel), _NAME)
             say("\n".join([f"mmulator: {name}{launched()}:", *lines, ""]))
@@ -94,7 +115,18 @@ class Told(ProcessRecord):
             held = f"{number(len(self.held), 'note')}: --strict" if self.held else ""
             cut = f"{number(self.cut, 'launch', 'es')} not looked at as a whole: findings had no room" if self.cut else ""
             head = f"{counted([*self.found.values()])}, in {number(self.launches, 'launch', 'es')}"
-            say("mmulator: " + "; ".join(part for part in (head, held, cut, register.line()) if part))
+            certificates = ""
+            if self.certificates:
+                from mmulator.host.driver.certificates import summary
+
+                certificates = "certificates: " + summary(self.certificates)
+            say("mmulator: " + "; ".join(part for part in (head, certificates, held, cut, register.line()) if part))
+
+
+def ended(error: MmulatorError | None) -> Certificate | None:
+    """The certificate of a launch that an error has ended."""
+    found: Certificate | None = error.__dict__.get("certificate") if error is not None else None
+    return found
 
 
 def after_fault() -> None:
@@ -156,6 +188,15 @@ class Gathering:
 
     def __call__(self, kernel: str, findings: tuple[Finding, ...], error: MmulatorError | None = None, launches: int = 1) -> None:
         self.add(rows_of(findings, demangle(kernel)), launches)
+        self.certified(kernel, ended(error))
+
+    def heard(self, report: Report) -> None:
+        """Add the certificate of a launch."""
+        self.certified(report.kernel, report.certificate)
+
+    def certified(self, kernel: str, certificate: Certificate | None) -> None:
+        if certificate is not None:
+            self._append([{"certificate": {"kernel": demangle(kernel)} | certificate.as_dict()}])
 
     def add(self, rows: Iterable[Row], launches: int) -> None:
         """launches: that were looked at besides."""
@@ -183,22 +224,44 @@ class Gathering:
         files.append(self.path, "".join(json.dumps(row) + "\n" for row in rows).encode(), LaunchError)
 
 
-def read(path: str | Path) -> tuple[int, list[Row], list[Row], list[Row], bool]:
-    """(launches that were looked at, what they have, each once, what was refused, answers of --why, whether one was stopped)."""
-    stopped, launches, found, refused = False, 0, dict[str, Row](), dict[tuple[int, str], Row]()
-    explained: list[Row] = []
+@dataclass
+class Gathered:
+    """The rows that the processes of a program have added to the file.
+
+    launches: that were looked at.
+    found: rows of findings, each once.
+    refused: what was refused.
+    explained: answers of --why.
+    stopped: whether a launch was stopped for what it had made.
+    certificates: of launches.
+    """
+
+    launches: int = 0
+    found: list[Row] = field(default_factory=list)
+    refused: list[Row] = field(default_factory=list)
+    explained: list[Row] = field(default_factory=list)
+    stopped: bool = False
+    certificates: list[Row] = field(default_factory=list)
+
+
+def read(path: str | Path) -> Gathered:
+    """The rows of the file, by what they are."""
+    gathered, found, refused = Gathered(), dict[str, Row](), dict[tuple[int, str], Row]()
     with suppress(OSError):
         for line in Path(path).read_text(encoding="utf-8").splitlines():
             try:
                 row = json.loads(line)
             except ValueError:  # the process was killed as it wrote
                 continue
-            stopped |= "stopped" in row
-            launches += row.get("launches", 0)
+            gathered.stopped |= "stopped" in row
+            gathered.launches += row.get("launches", 0)
             if "key" in row:
                 found.setdefault("\0".join(map(str, row["key"])), row)
             if "refused" in row:
                 refused[row["process"], row["refused"]["why"]] = row["refused"]
             if "explained" in row:
-                explained.append(row["explained"])
-    return launches, [*found.values()], [*refused.values()], explained, stopped
+                gathered.explained.append(row["explained"])
+            if "certificate" in row:
+                gathered.certificates.append(row["certificate"])
+    gathered.found, gathered.refused = [*found.values()], [*refused.values()]
+    return gathered

@@ -75,7 +75,7 @@ class Function:
         launching = Launching(self.name, settings.progress)
         # What other people's compilers write relies on ptxas: Triton reads accumulators in flight, so such an access waits.
         how = How(
-            seed, seed if seed != settings.seed else None, settings.threads, settings.timeout, waits=True,
+            seed, seed if seed != settings.seed else settings.order, settings.threads, settings.timeout, waits=True,
             sampled=measuring.get() and settings.only_runs, progress=launching.counted, meanwhile=launching.look,
         )  # fmt: skip
         if settings.sanitize:
@@ -104,4 +104,4 @@ class Function:
 def observers_of(settings: Settings, profile: bool = False, trace: str | None = None) -> list[Observer]:
     """New observers for one run of a launch of a program. profile, trace: as in `observing` (host/module.py)."""
     rules = chosen(settings.rules, settings.sanitize == STRICT) if settings.sanitize else None
-    return observing(bool(settings.sanitize), rules, profile=profile, trace=trace)
+    return observing(bool(settings.sanitize), rules, profile=profile, trace=trace, certify=settings.certify)

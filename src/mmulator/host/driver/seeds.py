@@ -23,7 +23,7 @@ from mmulator.host.settings import STRICT, Settings
 from mmulator.isa.effects import MemoryEffect
 from mmulator.ptx.program.calls import reached
 from mmulator.ptx.program.uses import uses_and_defs
-from mmulator.ptx.tree import Instruction, Reg
+from mmulator.ptx.tree import Instruction, SpecialRegister
 from mmulator.runtime.launch.arena import bytes_at
 from mmulator.runtime.launch.regions import Region, Regions
 
@@ -33,7 +33,8 @@ RULE = (
     "which block begins first"
 )
 
-def _memory(function: Function, regions: Regions) -> Iterator[tuple[Region, np.ndarray]]:
+
+def memory_of(function: Function, regions: Regions) -> Iterator[tuple[Region, np.ndarray]]:
     """All that a launch may write: variables of its module, and regions."""
     image = function.kernel.module.image
     names = {address: name for name, address in image.addresses.items()}
@@ -51,7 +52,7 @@ def agreed(function: Function, regions: Regions, settings: Settings, run: Callab
     alone = replace(settings, threads=1, sanitize=settings.sanitize and STRICT)  # notes may become errors
     asked = chosen(settings.rules, settings.sanitize == STRICT)
     first = time.perf_counter()
-    memory = Snapshot(_memory(function, regions), ((r.written, r.size) for r in regions if r.written is not None))
+    memory = Snapshot(memory_of(function, regions), ((r.written, r.size) for r in regions if r.written is not None))
 
     unlike: list[Piece] = []
     last = seeds[0]
@@ -114,7 +115,7 @@ def _words(*parts: np.ndarray) -> list[str]:
 
 
 _FLOATS = {"f16", "f16x2", "bf16", "bf16x2", "f32", "f64"}
-_CLOCKS = ("%clock", "%globaltimer")
+_CLOCKS = ("clock", "globaltimer")
 
 
 def reasons(kernel: Kernel) -> Iterator[tuple[Instruction, str]]:
@@ -134,6 +135,6 @@ def _reason(ins: Instruction) -> str:
         return "adds in the order in which threads come, and floating-point sums depend on it, on a GPU too"
     if atomic and uses_and_defs(ins)[1]:
         return "returns what was there before, which depends on who came first, on a GPU too"
-    if any(isinstance(o, Reg) and o.name.startswith(_CLOCKS) for o in ins.operands):
+    if any(isinstance(o, SpecialRegister) and o.name.startswith(_CLOCKS) for o in ins.operands):
         return "reads a clock"
     return ""

@@ -9,6 +9,7 @@
     cooperative = true               # all blocks resident at once
     device = "sm_90"
     seed = 0
+    order = 3                        # the seed of the order in which blocks begin; else they begin in order
 
     [[arg]]                          # one for each parameter, in order
     name = "A"
@@ -67,11 +68,10 @@ from mmulator.host.jobs.maps import resolve
 from mmulator.host.module import Kernel, Module
 from mmulator.host.report import Report
 from mmulator.host.variables import Variables
-from mmulator.runtime.launch.launch import How
 from mmulator.runtime.launch.regions import Region
 
 if TYPE_CHECKING:
-    from mmulator.host.jobs.judgement import Judged, SanitizerOptions, Way
+    from mmulator.host.jobs.judgement import Judged, SanitizerOptions
     from mmulator.host.jobs.suppressions import Suppression
     from mmulator.isa.form import Form
     from mmulator.sanitizer.diagnostics.watch import Watched
@@ -79,14 +79,13 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 AUTO, REFERENCE = "auto", "reference"  # observation/record/names.py, observation/record/launches/answers.py
 FEW = 3  # elements that are explained by themselves
-SLICE = 16  # instructions of a warp's turn at most, where a proof is looked for
 
 
 @dataclass
 class Job:
     """A launch. variables: values of the module's variables before it, by name. show: arrays to return (parts of names).
     nvcc: flags for it, where the file is a source of CUDA C++. memory: arrays that are no arguments, each at its address.
-    waits: an access to an accumulator of wgmma in flight waits.
+    waits: an access to an accumulator of wgmma in flight waits. order: the seed of the order in which blocks begin.
     """
 
     ptx: Path
@@ -106,6 +105,7 @@ class Job:
     memory: list[Argument] = field(default_factory=list)
     waits: bool = False
     nvcc: str = ""
+    order: int | None = None
 
     def load(self, timeout: float | None = None) -> Module:
         """The module of the kernel."""
@@ -159,7 +159,7 @@ class JobResult:
 
 # launch files -------------------------------------------------------------------------------------------------------
 _KEYS = (
-    "ptx", "entry", "grid", "block", "shared", "cluster", "cooperative", "waits", "device", "seed", "arg", "memory",
+    "ptx", "entry", "grid", "block", "shared", "cluster", "cooperative", "waits", "device", "seed", "order", "arg", "memory",
     "variables", "expect", "suppress",
 )  # fmt: skip
 
@@ -194,6 +194,7 @@ def load_job(path: str | Path, expecting: bool = True) -> Job:
         variables=[table_argument(v, 0, path, default=name) for name, v in variables.items()],
         cluster=data.get("cluster"), cooperative=data.get("cooperative", False), waits=data.get("waits", False),
         memory=[table_argument(a, len(arguments) + n, path) for n, a in enumerate(memory)],
+        order=_int(data, "order", path) if "order" in data else None,
     )  # fmt: skip
     if "suppress" in data:
         from mmulator.host.jobs import suppressions
@@ -310,7 +311,7 @@ def run_job(
     values = [a.value for a in job.arguments]
     launch = partial(
         kernel.launch, job.grid, job.block, values, job.shared, job.device, timeout=timeout, threads=threads,
-        cluster=job.cluster, cooperative=job.cooperative, memory=job.placed(), waits=job.waits,
+        cluster=job.cluster, cooperative=job.cooperative, memory=job.placed(), waits=job.waits, order=job.order,
     )  # fmt: skip
     deep = {"why_depth": why_depth} if why_depth else {}
     repeat = partial(launch, seed=job.seed, names=own, against=against or reference, **deep)
@@ -324,15 +325,14 @@ def run_job(
     else:
         from mmulator.host.jobs import judgement
 
-        again = partial(_shuffled, kernel, job, values, timeout)
-
         def looking(seed: int, progress: Progress | None) -> Report:
-            order = seed if seed != job.seed else None  # blocks begin in order under the job's own seed
+            own = seed == job.seed  # blocks begin as the job says under its own seed
             return launch(
-                seed=seed, progress=progress, sanitize="strict", watch=watch, keep_going=sanitize.keep_going, order=order
-            )
+                seed=seed, progress=progress, sanitize="strict", watch=watch, keep_going=sanitize.keep_going,
+                order=job.order if own else seed, certify=sanitize.certify and own,
+            )  # fmt: skip
 
-        report, judged = judgement.run(looking, kernel, arrays, job.seed, sanitize, job.suppress, again, progress)
+        report, judged = judgement.run(looking, kernel, arrays, job.seed, sanitize, job.suppress, progress)
     outputs = job.outputs()
     written = {name: a for name, a in arrays.items() if name in outputs or _digest(a) != before[name]}
     if job.expect is None:
@@ -369,17 +369,6 @@ def _rejected(
     finally:
         for name, a in left.items():
             arrays[name][...] = a
-
-
-def _shuffled(kernel: Kernel, job: Job, values: Sequence[Any], timeout: float | None, seed: int, way: Way) -> None:
-    """A launch of the job on one thread of the host, in which blocks begin as the seed has it; of the job's own in order."""
-    from mmulator.host.jobs.judgement import Way
-
-    device = job.device or kernel.module.default_device
-    launch = kernel.prepared(job.grid, job.block, values, job.shared, device, job.cluster, job.cooperative, job.placed())
-    steps, order = way is Way.STEPS, seed if seed != job.seed else None
-    how = How(seed, order, 1, timeout, slice=SLICE * steps, step=steps, waits=job.waits or way is Way.WAITS)
-    kernel.run(launch, how)
 
 
 def watched_elements(job: Job, elements: Sequence[str]) -> list[tuple[int, tuple[int, ...]]]:

@@ -1,16 +1,15 @@
-"""A job under the sanitizer: over several seeds, without what its file expects, and with a seed that shows the damage."""
+"""A job under the sanitizer: over several seeds, and without what its file expects."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any
 
 import numpy as np
 
-from mmulator.base.errors import ExecutionFault, MmulatorError
+from mmulator.base.errors import MmulatorError
 from mmulator.base.findings import Finding, at_places, counted, grouped, places
 from mmulator.base.rules import RULES, TOPICS
 from mmulator.base.rules.choice import NOTES, chosen
@@ -31,13 +30,13 @@ class SanitizerOptions:
 
     seeds: under how many the kernel runs, from the job's on.
     rules: what is looked for.
-    prove: of how many seeds one is looked for under which the results differ.
-    keep_going: behind an access out of bounds the launch goes on.
+    certify: the first launch gets a certificate.
+    keep_going: after an access out of bounds the launch goes on.
     """
 
     seeds: int = 1
     rules: frozenset[str] = chosen("")
-    prove: int = 0
+    certify: bool = False
     keep_going: bool = False
 
 
@@ -115,7 +114,7 @@ class Judged:
 
 def run(
     launch: Callable[..., Report], kernel: Kernel, arrays: dict[str, np.ndarray], first: int, wish: SanitizerOptions,
-    expected: Sequence[Suppression], again: Callable[[int, Way], object], progress: Progress | None = None,
+    expected: Sequence[Suppression], progress: Progress | None = None,
 ) -> tuple[Report, Judged]:  # fmt: skip
     """The report of the first seed's launch, which is what memory has afterwards, and what all seeds found.
 
@@ -123,10 +122,9 @@ def run(
     kernel: the kernel; its module's variables are restored between launches.
     arrays: the arrays that launches may write, by name.
     first: the first seed.
-    wish: how many seeds, which rules, whether a proof is looked for.
+    wish: how many seeds, and which rules.
     expected: findings that the launch file expects.
-    again: again(seed, way) launches without the sanitizer, in an order of the seed's.
-    progress: is called with ("seeds" or "proof", done, all), and as `launch` calls it.
+    progress: is called with ("seeds", done, all), and as `launch` calls it.
 
     Raises what the launches raise, with the findings of all so far, and `judged`.
     """
@@ -159,58 +157,7 @@ def run(
         names = [f"({re.split(r' is |[[]', said)[0]})" for _, said in unlike] if any(reasons(kernel)) else [""]
         found = raised(found, unlike[0][0], f": {unlike[0][1]}", names)
     judged = Judged.of(found, wish, expected, seeds)
-    if wish.prove and judged.errors:
-        proof = _proof(again, kernel, arrays, memory, range(first, first + wish.prove), judged.errors, progress)
-        memory.leave()
-        told = tuple(replace(f, proof=_proof_of(f, proof)) if f.is_error else f for f in judged.findings)
-        judged = replace(judged, findings=told)
     return report, judged
-
-
-# proof --------------------------------------------------------------------------------------------------------------
-class Way(Enum):
-    """How a kernel is run to see whether it matters. SEEDS: as ever, each seed with blocks in an order of its own. STEPS: warps
-    and blocks take turns of a few instructions, as the seed has it. WAITS: where it accesses accumulators in flight it waits."""
-
-    SEEDS = ""
-    STEPS = ", turns of a few instructions"
-    WAITS = ", with waits for wgmma where ptxas puts them"
-
-
-_COHERENT = "none: here all proxies see one memory at once, so no seed can show it"
-_STEPS = 4  # of as many seeds one is tried in steps, which take long
-
-
-def _proof_of(finding: Finding, proof: str) -> str:
-    return _COHERENT if proof.startswith("none") and finding.rule.endswith(("fence-missing", "fence-missing-copy")) else proof
-
-
-def _proof(
-    again: Callable[[int, Way], object], kernel: Kernel, arrays: dict[str, np.ndarray], memory: Snapshot, seeds: range,
-    errors: int, progress: Progress | None,
-) -> str:  # fmt: skip
-    """`seed 3: out[5] is 1.5 instead of 2.5`, or that nothing shows it."""
-    memory.restore()
-    try:
-        again(seeds[0], Way.SEEDS)
-    except ExecutionFault as fault:
-        return f"seed {seeds[0]}: {fault.message}"
-    reference = {name: a.copy() for name, a in arrays.items()}
-    tries = [(seeds[0], Way.WAITS), *((seed, Way.SEEDS) for seed in seeds[1:])]
-    tries += [(seed, Way.STEPS) for seed in seeds[: -(-len(seeds) // _STEPS)]]
-    for n, (seed, way) in enumerate(tries):
-        memory.restore()
-        said = ""
-        try:
-            again(seed, way)
-        except ExecutionFault as fault:
-            said = fault.message
-        said = said or next(_differences(arrays, reference), "")
-        if said:
-            return f"seed {seed}{way.value}: {said}" + "".join(_doubts(kernel, errors))
-        if progress:
-            progress("proof", n + 1, len(tries))
-    return f"none: no seed of {len(seeds)} showed it"
 
 
 def _differences(arrays: dict[str, np.ndarray], reference: dict[str, np.ndarray]) -> Iterator[str]:
@@ -228,12 +175,3 @@ def _differences(arrays: dict[str, np.ndarray], reference: dict[str, np.ndarray]
 def _bytes(array: np.ndarray) -> np.ndarray:
     """Rows, the bytes of an element each."""
     return np.frombuffer(array.tobytes(), np.uint8).reshape(-1, array.itemsize)
-
-
-def _doubts(kernel: Kernel, errors: int) -> Iterator[str]:
-    """Further causes."""
-    if errors > 1:
-        yield f"; it may come from another of the {errors} errors"
-    for instruction, why in reasons(kernel):
-        yield f"; {instruction.mnemonic} at line {instruction.span.line} {why}"
-

@@ -171,6 +171,18 @@ class Settings:
         "Go on after an access out of bounds: a load gets zeros, a store does nothing.", group=FINDING, includes=True,
         read=one_of("1 to go on after an access out of bounds, 0 to end the launch there", {"0": False, "1": True}),
     )  # fmt: skip
+    certify: bool = row(
+        False, "run exec judge pytest variable launch", "`1`: each launch gets a certificate for every schedule",
+        "Say whether each launch does the same in every schedule, or name one that differs.", group=FINDING, includes=True,
+        read=one_of("1 for a certificate of each launch, 0 for none", {"0": False, "1": True}),
+        but={"pytest": {"names": ("--certify", "--mmulator-certify"),
+                        "help": "Certify each launch for every schedule; a test with a counterexample fails."},
+             "judge": {"help": "Certify the kernel for every schedule; a counterexample counts as undefined."}},
+    )  # fmt: skip
+    order: int | None = row(
+        None, "run exec variable launch", "the seed of the order in which blocks begin; else they begin in order",
+        "Seed of the order in which blocks begin.", metavar="N", read=whole(0),
+    )  # fmt: skip
     nan: str = row(
         "", "run exec pytest variable launch",
         "`nan`: a launch that stores a NaN of its own making is an error; `inf`: or an infinity",
@@ -245,7 +257,11 @@ class Settings:
         """A chip's name stands for its device. Raises UnsupportedError for one that is not known."""
         object.__setattr__(self, "device", readers.device(self.device))
         object.__setattr__(self, "timeout", self.timeout or None)
-        if self.keep_going and not self.sanitize:
+        if self.certify and self.seeds != 1:
+            from mmulator.base.errors import LaunchError
+
+            raise LaunchError("seeds and certify do not go together", hint="a certificate runs other schedules itself")
+        if (self.keep_going or self.certify) and not self.sanitize:
             object.__setattr__(self, "sanitize", REPORT)
 
     @cached_property
@@ -293,7 +309,6 @@ _NEW = "An earlier SARIF file: tell only what is new, exit code 3 only for that.
 TABLE: tuple[Setting, ...] = (
     *_OF_LAUNCHES,
     Setting("no_sanitize", "judge", "", "Do not look for undefined behaviour."),
-    Setting("prove", "run", "", "Look for a seed under which the results differ.", group=FINDING, includes=True),
     Setting("strict", "run exec", "", "Rules of severity note, too; exit code 3 for any finding.", group=FINDING, includes=True,
             into=("sanitize", STRICT)),
     Setting("sarif", "run exec check pytest action", "", "Write SARIF 2.1.0; - is standard output.", "FILE", group=FINDING,

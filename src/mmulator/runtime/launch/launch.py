@@ -125,6 +125,7 @@ class Ran:
     profile: sums for each instruction (observation/record/counts.py), if they were asked for.
     held: notes of the sanitizer that were not asked for.
     refused: what was not looked at, and why.
+    evidence: for a certificate, if one was asked for (sanitizer/diagnostics/certificates/evidence.py).
     """
 
     seconds: float
@@ -138,6 +139,7 @@ class Ran:
     profile: Any = None
     held: tuple[Finding, ...] = ()
     refused: tuple[str, ...] = ()
+    evidence: Any = None
 
 
 _made = lru_cache(maxsize=256)(CompileOptions)  # programs launch in the same ways again and again

@@ -18,7 +18,7 @@ from mmulator.runtime.native.hooks.operands import BARRIERS, CLUSTER_ARRIVE
 from mmulator.runtime.native.state import FULL, LANES, Cluster, Cta, Warp
 from mmulator.sanitizer.checks.mbarriers import knows_of_warp
 from mmulator.sanitizer.order.clocks import agent_of, knows, now
-from mmulator.sanitizer.state import find, find_against, of_cluster, say
+from mmulator.sanitizer.state import Doubt, doubt, find, find_against, of_cluster, of_launch, say
 
 U32 = u32.vec(LANES)
 WARPS = 4  # of a warpgroup
@@ -307,6 +307,15 @@ def join_round(w: ptr_to(Warp), mask: u32, id: u32, site: u32) -> None:
             if other.met[id] != 0 and not knows_of_warp(w, trailing_zeros(mask), number, FULL, other.met[id]):
                 find_against(w, rules.PARTNERS, site, mask, 0, 0, other.at[id], cta.linear, i, FULL)
                 break
+    if of_launch(cta.cluster).certifies != 0:
+        if s.came[id] != 0 and (w.bar_lanes[id] | w.bar_came[id]) == 0:  # it arrives again before the round is over
+            doubt(w, Doubt.ROUND, site, mask, 0, 0, s.at[id], cta.linear, w.index, FULL)
+        for i in range(cta.launch.warps):
+            number = cta.rank * cta.launch.warps + i
+            other = cast_ptr(Skipping, of_cluster(cta.cluster).skips) + number
+            if i != w.index and other.met[id] != 0:
+                if not knows_of_warp(w, trailing_zeros(mask), number, FULL, other.met[id]):
+                    doubt(w, Doubt.ROUND, site, mask, 0, 0, other.at[id], cta.linear, i, FULL)
     s.came[id] = now(w)
 
 

@@ -22,7 +22,7 @@ from mmulator.sanitizer.checks.tensor_state import checks_of
 from mmulator.sanitizer.order.clocks import agent_of, knows, knows_fenced, now
 from mmulator.sanitizer.order.locations import mbarrier_agent, mbarrier_phase
 from mmulator.sanitizer.order.views import knower_of, orders_of
-from mmulator.sanitizer.state import find, find_against, generic_of, host_of, of_cluster
+from mmulator.sanitizer.state import Doubt, doubt, find, find_against, generic_of, host_of, of_cluster
 
 GRANULE = 8  # bytes of an mbarrier
 BITS = 32  # of a word of the map of live mbarriers
@@ -42,8 +42,11 @@ Keeper = Struct("Keeper", [
 # known: lanes for which its mbarrier.init happens before.
 # lanes, clock, phase, site: the newest uses.
 # settled: whether a thread of its block exited after it. until: as `next_meeting`.
+# waiters, waited, waits_in, waits_site: lanes that have waited for the phase before, their clock then, the mbarrier's, and the
+# instruction + 1 (phases.py).
 Use = Struct("Use", [
     ("known", u32), ("lanes", u32), ("clock", u32), ("phase", u32), ("site", u32), ("settled", u32), ("until", u32),
+    ("waiters", u32), ("waited", u32), ("waits_in", u32), ("waits_site", u32),
 ])  # fmt: skip
 # The first answer of a warp that no cluster was cancelled (ends.py). warp: its number in the cluster.
 Refusal = Struct("Refusal", [("lanes", u32), ("warp", u32), ("clock", u32), ("site", u32)])
@@ -181,6 +184,9 @@ def mbarrier_is_gone(w: ptr_to(Warp), lane: u32, barrier: u64, site: u32) -> Non
         use = s.uses + (number * u64(cluster.warp_count) + u64(i))
         if use.lanes != 0 and not knows_of_warp(w, lane, i, use.lanes, use.clock) and not has_met(w, lane, use.until):
             blame(w, rules.INVAL_IN_USE, site, one, k.at, use.site + 1, i, use.lanes)
+        for other in bits_of(use.lanes):
+            if knows(w, lane, i * 32 + other, use.clock) == 0 and not has_met(w, lane, use.until):
+                doubt(w, Doubt.EARLY_INVAL, site, one, k.at, GRANULE, use.site + 1, w.cta.linear, i, use.lanes)
     if k.async_clock != 0 and not has_ended(w, lane, k, mbarrier_agent(cluster, barrier)):
         who = k.issued
         blame(w, rules.INVAL_IN_USE, site, one, k.at, who.site, who.warp, 1 << who.lane)
@@ -196,8 +202,11 @@ def know_init(w: ptr_to(Warp), mask: u32, k: ptr_to(Keeper), use: ptr_to(Use), w
     use.known = use.known | mask
     lost = u32(0)
     for lane in bits_of(left):
-        if k.agent // 32 != warp_number(w) and knows(w, lane, k.agent, k.clock) == 0:
-            lost = lost | (1 << lane)
+        if knows(w, lane, k.agent, k.clock) == 0:
+            if k.agent // 32 != warp_number(w):
+                lost = lost | (1 << lane)
+            else:
+                doubt(w, Doubt.UNSEEN_INIT, site, 1 << lane, k.at, GRANULE, 0, 0, 0, 0)
     if lost != 0:
         blame(w, rules.INIT_NOT_VISIBLE, site, lost, k.at, who.site, who.warp, 1 << who.lane)
 

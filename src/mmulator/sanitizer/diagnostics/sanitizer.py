@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mmulator.base.errors import must_be
 from mmulator.base.findings import ordered
 from mmulator.base.rules import Severity
 from mmulator.runtime.launch.arena import pointer
 from mmulator.runtime.launch.observers import Observer
+from mmulator.runtime.launch.work import Work
 from mmulator.runtime.native.state import Log
-from mmulator.sanitizer.diagnostics.findings.shadows import leave
+from mmulator.sanitizer.diagnostics.findings.shadows import keep_readers, leave
 from mmulator.sanitizer.diagnostics.findings.topics import OF_CLUSTER, OF_LAUNCH, RENEWED, Memory, findings_of, of_the_end
 from mmulator.sanitizer.diagnostics.stillness import Quiescence
-from mmulator.sanitizer.state import ROOM, Found, SanitizedCluster, SanitizedLaunch
+from mmulator.sanitizer.state import ROOM, Doubt, Found, SanitizedCluster, SanitizedLaunch
 
 if TYPE_CHECKING:
     from mmulator.base.codegen.lang import Instrument
@@ -53,9 +55,11 @@ class Sanitizer(Observer):
 
     ordered = True
 
-    def __init__(self, rules: frozenset[str] | None = None, strict: bool = False) -> None:
-        """rules: names of the rules to report; None for all rules. strict: whether None includes rules of severity note."""
-        self.rules, self.strict = rules, strict
+    def __init__(self, rules: frozenset[str] | None = None, strict: bool = False, certify: bool = False) -> None:
+        """rules: names of the rules to report; None for all rules. strict: whether None includes rules of severity note. certify:
+        whether the run is to be evidence for a certificate (sanitizer/diagnostics/certificates/evidence.py).
+        """
+        self.rules, self.strict, self.certify = rules, strict, certify
         self.said: tuple[bytes, tuple[Finding, ...]] | None = None  # entries, and the findings that they are
         self.kept: list[Any] = []  # memory that native code has the addresses of
 
@@ -73,17 +77,23 @@ class Sanitizer(Observer):
             self.tables, self.logs = _tables(grid.workers)
         self.counts = self.logs["count"]
         self.state = np.zeros(1, SanitizedLaunch.numpy_dtype())
+        self.state["certifies"] = self.certify
         for name, make in OF_LAUNCH.items():
             self.kept.append(make(grid))
             _point(self.state, name, self.kept[-1])
         grid.launch["sanitizer"] = pointer(self.state)
 
     def attach(self, resident: Resident) -> None:
+        races: Any = self._topics(resident)["races"]
+        keep_readers(races, self.certify)
+
+    def _topics(self, resident: Resident) -> dict[str, Memory]:
+        """The memory of the topics for a cluster, new or renewed."""
         topics: dict[str, Memory] | None = resident.observed.get(MEMORY)
         if topics is not None:  # of an earlier launch, all of whose clusters are over
             for name, renew in RENEWED.items():
                 renew(topics[name])
-            return
+            return topics
         topics = {}
         self.kept.append(topics)
         if self.grid.shape.clusters == 1:  # to make it takes most of the time of such a launch; of others it is too much to keep
@@ -94,6 +104,7 @@ class Sanitizer(Observer):
             _point(state, name, topics[name])
         topics[""] = state
         resident.cluster["sanitizer"] = pointer(state)
+        return topics
 
     def take(self, resident: Resident, worker: int) -> None:
         resident.cluster["log"] = pointer(self.logs) + worker * LOG.itemsize
@@ -117,15 +128,23 @@ class Sanitizer(Observer):
         if self.counts.any() or any(self.state[field][0] for field in LOST):
             ran.findings, ran.held, ran.refused = self.findings(), self.held, self.lost
             ran.notes.extend(self.notes)
+        if self.certify:
+            from mmulator.sanitizer.diagnostics.certificates.evidence import evidence
+
+            ran.evidence = evidence(grid, must_be(ran.work, Work), self._all(), self._entries(True), self.lost)
         leave(grid)
 
     def findings(self) -> tuple[Finding, ...]:
         """The findings so far."""
         return tuple(ordered(f for f in self._all() if self._tells(f)))
 
-    def _all(self) -> tuple[Finding, ...]:
+    def _entries(self, doubts: bool) -> np.ndarray:
+        """The entries that are findings, or those that are doubts."""
         tables = self.tables[self.counts != 0]  # the others were never touched
-        found = tables[tables["rule"] != 0]
+        return tables[(tables["rule"] != 0) & ((tables["rule"] >= int(Doubt.SAME_VALUE)) == doubts)]
+
+    def _all(self) -> tuple[Finding, ...]:
+        found = self._entries(False)
         raw = found.tobytes()
         if self.said is None or self.said[0] != raw:
             self.said = raw, findings_of(self.grid, found)

@@ -61,6 +61,7 @@ from mmulator.sanitizer.order.views import (
     use_fences,
 )
 from mmulator.sanitizer.order.world import forget_strangers
+from mmulator.sanitizer.state import Doubt, doubt
 
 _CTA, _GPU = SCOPES["cta"], SCOPES["gpu"]
 
@@ -99,6 +100,15 @@ def order_arrived(w: ptr_to(Warp), mask: u32, id: u32, op: u32, site: u32) -> No
 
 
 @native
+def count_gone(o: ptr_to(Orders), cta: ptr_to(Cta), c: ptr_to(Collector)) -> None:
+    """Let a barrier wait for what threads of a CTA that have exited did."""
+    gone = o.gone + cta.rank
+    collect_views(o, c, gone.views)
+    if gone.views[KNOWN] != NOTHING:
+        doubt(cast_ptr(Warp, cta.warps), Doubt.EXITED, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+@native
 def order_over(cta: ptr_to(Cta), id: u32) -> None:
     """Handle the completion of a barrier: waiting lanes acquire what all lanes released. Lanes that arrived but are counted
     later, with the rest of their warp, have also released for the next completion.
@@ -107,7 +117,7 @@ def order_over(cta: ptr_to(Cta), id: u32) -> None:
     c = barrier_at(o, cta, id)
     bar = cast_ptr(Barrier, cta.barriers) + id
     if bar.count == 0:
-        collect_views(o, c, (o.gone + cta.rank).views)
+        count_gone(o, cta, c)
     forget_seen(o, c)
     warps = cast_ptr(Warp, cta.warps)
     again = u32(0)
@@ -188,7 +198,7 @@ def order_cluster_over(cluster: ptr_to(Cluster)) -> None:
     o = orders_of(cluster)
     c = o.meeting
     for rank in range(cluster.cta_count):
-        collect_views(o, c, (o.gone + rank).views)
+        count_gone(o, cast_ptr(Cta, cluster.ctas) + rank, c)
     forget_seen(o, c)
     for p in range(o.planes):
         drop_id(o, o.met[p], 1)

@@ -48,6 +48,7 @@ StrongWrite = Struct("StrongWrite", [("cluster", u32), ("warp", u32), ("clock", 
 Observation = Struct("Observation", [("at", u64), ("write", StrongWrite), ("lanes", u32), ("since", u32)])
 OBSERVATIONS = 4  # that a warp keeps
 
+MEETINGS = 8  # that a warp keeps
 # The clock and views of a warp's lanes.
 # first: agent of lane 0.
 # order: semantics of the current operation on mbarriers.
@@ -55,9 +56,12 @@ OBSERVATIONS = 4  # that a warp keeps
 # inits: lanes that have initialised an mbarrier since their last fence.mbarrier_init.
 # stranger: each lane's foreign agent + 1 (world.py).
 # seen, seen_count: the last writes that lanes have observed, and how many.
+# together, together_count: clocks at which all lanes were at one instruction that takes a whole warp, the last ones, and how many
+#     (checks/phases.py).
 WarpClocks = Struct("WarpClocks", [
     ("clock", u32), ("first", u32), ("order", u32), ("inits", u32), ("shown", u32, PROXIES), ("now", Knowledge),
     ("stranger", u32, 32), ("seen", Observation, OBSERVATIONS), ("seen_count", u32),
+    ("together", u32, MEETINGS), ("together_count", u32),
 ])  # fmt: skip
 
 # Views that are being joined, for example at a barrier. views: may be changed. seen: the view joined last, held.

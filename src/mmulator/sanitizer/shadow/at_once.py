@@ -30,8 +30,9 @@ from mmulator.base.codegen.types import boolean, ptr, ptr_to, u32, u64
 from mmulator.ptx.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.runtime.native.hooks.events import SCOPES
 from mmulator.runtime.native.state import FULL, LANES, Warp
-from mmulator.sanitizer.shadow.before import joined, known_lanes, read_by_itself, surely_known, together
+from mmulator.sanitizer.shadow.before import known_lanes, surely_known, together
 from mmulator.sanitizer.shadow.judgement import SIZES
+from mmulator.sanitizer.shadow.readers import joined, read_by_itself
 from mmulator.sanitizer.shadow.records import (
     KIND_SHIFT,
     LANE_BITS,

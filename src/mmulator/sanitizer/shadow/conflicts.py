@@ -24,7 +24,7 @@ from mmulator.sanitizer.order.clocks import agent_of, issue_knows, latest_in
 from mmulator.sanitizer.order.views import KNOWN
 from mmulator.sanitizer.shadow.judgement import OTHER_FIRST, Decisions
 from mmulator.sanitizer.shadow.records import LANE_MASK, PER_LANE, PROXY_FROM, AccessKind, Record, kind_of
-from mmulator.sanitizer.state import Found, find_against
+from mmulator.sanitizer.state import Doubt, Found, doubt, find_against
 
 ATOMIC, WRITE = int(Access.ATOMIC), int(Access.WRITE)
 
@@ -316,6 +316,8 @@ def async_found(
         if writes:
             product = other_kind
             same = is_one_store(w, kind, site, lanes, record, others, shared)
+            if same and other_writes:
+                doubt(w, Doubt.SAME_STORE, site, lanes, at, bytes, record.site + 1, record.cta, record.warp, others)
         decision = ASYNCHRONOUS(
             writes=writes, other_writes=other_writes, same=same, shared=shared, after=after, follows=waits,
             wgmma=multiplies(product),

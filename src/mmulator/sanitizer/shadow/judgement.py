@@ -22,7 +22,7 @@ from mmulator.runtime.native.memory.windows import peek
 from mmulator.runtime.native.state import Warp
 from mmulator.sanitizer.order.clocks import knows
 from mmulator.sanitizer.shadow import records as rec
-from mmulator.sanitizer.state import ROOM, Found, find_entry, of_launch
+from mmulator.sanitizer.state import ROOM, Doubt, Found, doubt, find_entry, of_launch
 
 OTHER_FIRST = 1 << 16  # of a decision, above the number of the rule
 
@@ -239,6 +239,7 @@ def conflict(a: ptr_to(rec.Actor), r: ptr_to(rec.Record), lane: u32, lanes: u32,
         word = (word & ~u64(rec.WRITE | rec.ATOMIC)) | (u64(a.again) << AGAIN)
     s = a.races
     if wrote != 0 and a.plain != 0 and a.bytes <= LARGEST and rec.kind_of(r.flags) == 0:
+        a.kept = 1
         before = stack(u64, 2)
         before[0] = 0
         before[1] = 0
@@ -260,6 +261,8 @@ def conflict(a: ptr_to(rec.Actor), r: ptr_to(rec.Record), lane: u32, lanes: u32,
                 d.other_warp = r.warp
                 d.other_lanes = lanes
                 d.word = word
+            else:
+                doubt(a.w, Doubt.MANY_WRITES, a.site, a.lanes, a.at, u32(a.bytes), r.site + 1, r.cta, r.warp, lanes)
             return
     tell_race(a.w, rule, a.site, a.lanes, a.at, u32(a.bytes), r.site, r.cta, r.warp, lanes, word)
 
@@ -290,4 +293,7 @@ def settle_doubts(s: ptr_to(rec.Races)) -> None:
         peek(d.w, d.lane, d.at, u64(d.bytes), cast_ptr(u8, now))
         if now[0] != d.before[0] or now[1] != d.before[1]:
             tell_race(d.w, d.rule, d.site, d.lanes, d.at, d.bytes, d.other_site, d.other_cta, d.other_warp, d.other_lanes, d.word)
+        else:
+            other = d.other_site + 1
+            doubt(d.w, Doubt.SAME_VALUE, d.site, d.lanes, d.at, d.bytes, other, d.other_cta, d.other_warp, d.other_lanes)
     s.doubt_count = 0

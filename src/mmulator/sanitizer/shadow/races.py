@@ -36,7 +36,7 @@ from mmulator.sanitizer.shadow import records as rec
 from mmulator.sanitizer.shadow.at_once import LONGEST, all_at_once, learn_pattern, pattern_of
 from mmulator.sanitizer.shadow.judgement import settle_doubts, value_moved
 from mmulator.sanitizer.shadow.shadow import area_of, is_quiet, is_watched, touch
-from mmulator.sanitizer.state import find, say
+from mmulator.sanitizer.state import Doubt, doubt, find, say
 
 U32, U64 = u32.vec(32), u64.vec(32)
 LATER = int(Access.LATER)
@@ -287,6 +287,10 @@ def judge_lanes(
                 entry = find(w, select(rows != 0, MATRIX_ROWS, u32(LANES_DIFFER)), site, same, at[lane] | base, bytes)
                 say(entry, u64(lane) | (u64(other) << 32), 0, 0, 0)
                 return
+            if differ == 0:
+                doubt(w, Doubt.EQUAL_LANES, site, same, at[lane] | base, bytes, 0, 0, 0, 0)
+            else:
+                doubt(w, Doubt.SUM_OF_LANES, site, same, at[lane] | base, bytes, 0, 0, 0, 0)
 
 
 @native

@@ -13,7 +13,7 @@ from mmulator.base.codegen.ops import atomic_rmw, cast_ptr, fill_bytes, keep_ord
 from mmulator.base.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
 from mmulator.runtime.native.hooks.events import Access
 from mmulator.runtime.native.state import Cluster, Warp
-from mmulator.sanitizer.state import of_cluster, of_launch
+from mmulator.sanitizer.state import Doubt, doubt, of_cluster, of_launch
 
 
 class AccessKind(IntEnum):
@@ -143,6 +143,7 @@ Races = Struct("Races", [
 #     noted: last record that was noted.
 # pattern: the swizzle with which it reads a tile, or 0. alike: whether a part had this swizzle. unlike, unlike_pattern,
 #     unlike_at: a record with another swizzle, and its place. rows: of a product, as `rows_between`.
+# kept: whether the last write stays beside the actor's, which nothing orders and which may have its value.
 Actor = Struct("Actor", [
     ("w", ptr_to(Warp)), ("races", ptr_to(Races)), ("store", ptr_to(Store)), ("cluster", ptr_to(Cluster)),
     ("lane", u32), ("lanes", u32), ("site", u32), ("flags", u32), ("agent", u32), ("clock", u32),
@@ -150,7 +151,7 @@ Actor = Struct("Actor", [
     ("mask", u32), ("shape", u32), ("read_site", u32), ("seen", u32), ("seen_known", u32),
     ("seen_fenced", u32), ("told", u32), ("fine", u32), ("reread", u32), ("noted", u32),
     ("pattern", u32), ("alike", u32), ("unlike", u32), ("unlike_pattern", u32), ("unlike_at", u64),
-    ("at", u64), ("bytes", u64), ("met", ptr), ("rows", u32),
+    ("at", u64), ("bytes", u64), ("met", ptr), ("rows", u32), ("kept", u32),
 ])  # fmt: skip
 
 MET = 48
@@ -212,6 +213,12 @@ def forget_one(cluster: ptr_to(Cluster)) -> None:
     """Count an access that could not be recorded; a note tells the user that races with it are not found."""
     launch = of_launch(cluster)
     launch.forgotten = launch.forgotten + 1
+
+
+@native
+def forget_reader(a: ptr_to(Actor)) -> None:
+    """Note that a list of readers lacks one."""
+    doubt(a.w, Doubt.MANY_READERS, a.site, a.lanes, 0, 0, 0, 0, 0, 0)
 
 
 @native

@@ -32,7 +32,8 @@ from mmulator.base.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.ptx.program.addresses import FIRST_GLOBAL_SLOT, RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.runtime.native.state import Warp
 from mmulator.sanitizer.shadow import records as rec
-from mmulator.sanitizer.shadow.before import behind, check_access, check_readers, read_by_itself, was_read, with_reader
+from mmulator.sanitizer.shadow.before import check_access
+from mmulator.sanitizer.shadow.readers import behind, check_readers, read_by_itself, was_read, with_reader
 
 SHEET_BITS = 11
 SHEET = 1 << SHEET_BITS
@@ -66,6 +67,7 @@ def visit(a: ptr_to(rec.Actor), cells: ptr_to(u64), count: u32) -> None:
         last = u32(cell)
         readers = u32(cell >> 32)
         number = last >> rec.LANE_BITS
+        a.kept = 0
         if number != 0 and number != a.fine:
             a.reread = was_read(a.store, readers)
             check_access(a, last, 1)

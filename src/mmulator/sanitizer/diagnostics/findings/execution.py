@@ -6,6 +6,7 @@ import numpy as np
 
 from mmulator.base.rules import Rule
 from mmulator.base.rules import execution as rules
+from mmulator.isa.effects import Ends
 from mmulator.ptx.program.skips import is_aligned_barrier
 from mmulator.runtime.compiled import CompiledKernel
 from mmulator.runtime.launch.grid import Grid
@@ -81,11 +82,11 @@ def of_cluster(resident: Resident) -> np.ndarray | None:
 
 
 def _has_barriers(kernel: CompiledKernel) -> bool:
-    return any(map(is_aligned_barrier, kernel.sites))
+    return any(is_aligned_barrier(i) or i.effects.ends is Ends.BARRIER for i in kernel.sites)
 
 
 def of_barriers(resident: Resident) -> np.ndarray | None:
-    """Memory for the barriers that lanes of a cluster have skipped; None if the kernel has no aligned barrier."""
+    """Memory for the barriers that lanes of a cluster have skipped; None if the kernel has no barrier."""
     shape, kernel = resident.grid.shape, resident.grid.kernel
     return np.zeros(shape.warps * shape.cluster_size, Skipping.numpy_dtype()) if kernel.once(_has_barriers) else None
 

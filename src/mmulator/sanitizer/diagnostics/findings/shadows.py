@@ -27,6 +27,7 @@ CELL, GRANULE, POINTER = 8, 16, 8
 LEAST_RECORDS, LEAST_NODES = 1 << 20, 1 << 16
 SHARED_RECORDS = 1 << 17  # of a resident cluster; when they are used up, all of them are forgotten
 READERS = 3  # of a cell of global memory
+ALL_READERS = 256  # where the launch is certified
 SHADOW = "shadow"  # that observers keep with a grid
 WRITTEN = 4  # arrays of it that native code changes, and that begin as they were made
 KEPT, KEPT_RECORDS = 1 << 16, 1 << 12  # bytes of global memory, and records, of which the shadow is kept
@@ -142,6 +143,12 @@ def is_used(grid: Grid, entry: Any) -> bool:
     return any(stored(n, others) & lanes & ~stored(n, writes) for n in range(32) if warps >> n & 1)
 
 
+def has_strayed(grid: Grid) -> bool:
+    """Whether a store led to memory where by the kernel's text it does not, so that earlier reads there were not recorded."""
+    _, now, before = grid.observed[SHADOW]
+    return any(bool((then["quiet"] & ~part["quiet"] & 1).any()) for part, then in zip(now[1:3], before[1:3]))
+
+
 def leave(grid: Grid) -> None:
     """Do not keep the shadow of global memory with the grid if it is large."""
     watched = sum(size for _, size, _ in grid.observed[SHADOW][0][0])
@@ -218,6 +225,11 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     shared["most"] = 1 << 20
     other["memo"], other["joins"], other["foreign"], other["most"] = pointer(memo), pointer(joins), 1, READERS
     return [state, *arrays.values(), *own.values(), memo, joins]
+
+
+def keep_readers(memory: Sequence[np.ndarray], every: bool) -> None:
+    """Set how many readers of a cell of global memory are kept. every: whether the launch is certified."""
+    memory[0]["global_"]["most"] = ALL_READERS if every else READERS
 
 
 def renew(memory: Sequence[np.ndarray]) -> None:

@@ -1,0 +1,114 @@
+"""Certificates: what holds of a launch in every schedule, or a schedule that breaks it (docs/certificates.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from mmulator.base.errors import ExecutionFault, LimitReached
+
+if TYPE_CHECKING:
+    from mmulator.sanitizer.diagnostics.certificates.evidence import Evidence, OpenPoint
+
+CERTIFIED, EXPLORED, NOT_DECIDED, COUNTEREXAMPLE = "certified", "explored", "not decided", "counterexample"
+VERDICTS = CERTIFIED, EXPLORED, NOT_DECIDED, COUNTEREXAMPLE  # from the strongest
+INPUTS = "these inputs, this shape and this device"
+SHAPE = "this shape, these numbers and this device, for all contents of the buffers"
+GIVEN = (
+    INPUTS,
+    "nothing else touches its memory meanwhile, neither the host nor other launches",
+    "blocks that wait for each other run together, and every thread that can go on does so at last",
+)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The record of a schedule: `launch(seed=..., order=..., threads=1)` runs it again.
+
+    seed: of the scheduler's choices. order: of the order in which blocks begin; None: they begin in order.
+    """
+
+    seed: int
+    order: int | None = None
+
+    @property
+    def options(self) -> str:
+        """The options of a command line that run it."""
+        return f"--seed {self.seed}" + (f" --order {self.order}" if self.order is not None else "")
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}" + (f", blocks in the order of seed {self.order}" if self.order is not None else "")
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The verdict on a launch.
+
+    verdict: `certified`: no race, no deadlock, the same bytes in every schedule; `counterexample`: `schedule` breaks that;
+        `explored`: every choice was run; `not decided`.
+    reasons: why it is not certified, sentences with their lines; the first decides.
+    rests_on: what is taken for granted.
+    schedule: of a counterexample.
+    tried: schedules that were run.
+    """
+
+    verdict: str
+    reasons: tuple[OpenPoint, ...] = ()
+    rests_on: tuple[str, ...] = ()
+    schedule: Schedule | None = None
+    tried: int = 1
+
+    def __str__(self) -> str:
+        if self.verdict == CERTIFIED:
+            return f"{CERTIFIED}: no race, no deadlock and the same bytes in every schedule"
+        more = f"; {len(self.reasons) - 1} more" if len(self.reasons) > 1 else ""
+        why = f": {self.reasons[0]}{more}" if self.reasons else ""
+        if self.verdict == COUNTEREXAMPLE:
+            return f"{COUNTEREXAMPLE}, {self.schedule}{why}"
+        tried = f"; {self.tried} schedules of an unknown number left the same bytes" if self.tried > 1 else ""
+        return f"{self.verdict}{why}{tried}"
+
+    def lines(self) -> list[str]:
+        """The certificate as text, a line each."""
+        also, rests = (f"  also: {r}" for r in self.reasons[1:5]), (f"  rests on: {r}" for r in self.rests_on)
+        return [f"certificate: {self}", *also, *rests]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "verdict": self.verdict, "rests_on": list(self.rests_on), "tried": self.tried,
+            "reasons": [asdict(point) for point in self.reasons],
+            "schedule": asdict(self.schedule) if self.schedule else None,
+        }  # fmt: skip
+
+
+def weakest(verdicts: Sequence[str]) -> str:
+    """The verdict on a program, by those on its launches."""
+    return max(verdicts, key=VERDICTS.index, default=CERTIFIED)
+
+
+def of_fault(error: ExecutionFault, schedule: Schedule, tried: int = 1) -> Certificate:
+    """The certificate of a launch that a fault, a deadlock or a limit of time has ended."""
+    place = error.span.place if error.span is not None else ""
+    why = reason(error.message, place, error.span.brief if error.span is not None else "")
+    if isinstance(error, LimitReached):
+        return Certificate(NOT_DECIDED, (why,), GIVEN, None, tried)
+    return Certificate(COUNTEREXAMPLE, (why,), GIVEN, schedule, tried)
+
+
+def reason(why: str, location: str = "", source: str = "") -> OpenPoint:
+    """A reason why a launch is not certified; parameters as the fields of OpenPoint."""
+    from mmulator.sanitizer.diagnostics.certificates.evidence import OpenPoint
+
+    return OpenPoint(why, location, source)
+
+
+def first_look(evidence: Evidence, schedule: Schedule) -> Certificate:
+    """The certificate that one sanitized run justifies."""
+    rests_on = (INPUTS if evidence.contents else SHAPE, *GIVEN[1:], *evidence.rests_on)
+    broken = [f for f in evidence.findings if f.is_error]
+    if broken:
+        said = tuple(reason(f"{f.message} [{f.rule}]", f.location, f.source) for f in broken)
+        return Certificate(COUNTEREXAMPLE, said, rests_on, schedule)
+    return Certificate(NOT_DECIDED if evidence.reasons else CERTIFIED, evidence.reasons, rests_on)

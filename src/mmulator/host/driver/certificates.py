@@ -1,0 +1,63 @@
+"""Certificates of a program's launches (docs/certificates.md): each as its launch is over, and what they come to at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from mmulator.base.demangle import demangle
+from mmulator.base.names import shorter
+from mmulator.host.campaign import Snapshot
+from mmulator.host.certificate import CERTIFIED, VERDICTS, Certificate, Schedule
+from mmulator.host.driver.functions import Function
+from mmulator.host.driver.inquiries import Arrays
+from mmulator.host.driver.seeds import memory_of
+from mmulator.host.report import Report
+from mmulator.host.schedules import certified
+from mmulator.host.settings import Settings
+from mmulator.runtime.launch.regions import Regions
+
+_NAME = 80  # characters of a kernel's name
+
+
+def certify(
+    function: Function, regions: Regions, settings: Settings, run: Callable[..., Report], arrays: Arrays
+) -> Report:
+    """The report of a launch with its certificate; memory is as this launch left it.
+
+    function, regions: the kernel, and the memory of the launch.
+    settings: of the program.
+    run: run(seed, settings, arrays) launches.
+    arrays: as of Driver.launch.
+    """
+    plain = replace(settings, sanitize="", certify=False, keep_going=False, threads=1, seeds=1, profile="", trace="", why="",
+                    nan="", capture="", record="", replay="", progress="never")  # fmt: skip
+    memory = Snapshot(memory_of(function, regions), ((r.written, r.size) for r in regions if r.written is not None))
+
+    def again(schedule: Schedule) -> Report:
+        return run(schedule.seed, replace(plain, seed=schedule.seed, order=schedule.order), arrays)
+
+    first = Schedule(settings.seed, settings.order)
+    return certified(lambda: run(settings.seed, settings, arrays), again, memory, first)
+
+
+def told(kernel: str, certificate: Certificate) -> str:
+    """The line about a launch that is not certified."""
+    name = shorter(demangle(kernel), _NAME)
+    again = f"; again: exec {certificate.schedule.options}" if certificate.schedule is not None else ""
+    return f"{name}: {certificate}{again}"
+
+
+def summary(verdicts: Iterable[str]) -> str:
+    """`3 launches certified, 1 not decided`; "" for none."""
+    counts = Counter(verdicts)
+    found = [(counts[v], v) for v in VERDICTS if counts[v]]
+    if not found:
+        return ""
+    n, first = found[0]
+    rest = "".join(f", {n} {verdict}" for n, verdict in found[1:])
+    return f"{n} launch{'es' * (n != 1)} {first}{rest}"
+
+
+__all__ = ["CERTIFIED", "certify", "summary", "told"]

@@ -1,0 +1,1 @@
+"""Certificates on the side of the sanitizer: the evidence of a run, in words."""

@@ -1,0 +1,325 @@
+"""Certificates: each side condition has a kernel that breaks it alone, beside one that keeps it (docs/certificates.md)."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mmulator as mm
+from mmulator.host.certificate import CERTIFIED, COUNTEREXAMPLE, NOT_DECIDED, Certificate, weakest
+from mmulator.sanitizer.state import Doubt
+
+HEAD = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u64 other) {
+  .reg .b32 t, v, a, n, w, l; .reg .b64 p, q, r, s; .reg .pred one, done, early;
+  .shared .align 8 .b64 bar; .shared .align 8 .b64 ready; .shared .align 16 .b8 tile[2048];
+  ld.param.u64 p, [out];
+  mov.u32 t, %tid.x;
+  shr.u32 w, t, 5;
+  and.b32 l, t, 31;
+  mul.wide.u32 q, t, 4;
+  add.u64 q, p, q;
+"""
+TAIL = "  st.global.u32 [q], v;\n  ret;\n}\n"
+START = """  setp.eq.u32 one, t, 0;
+  @one mbarrier.init.shared.b64 [bar], {count};
+  @one mbarrier.init.shared.b64 [ready], {count};
+  bar.sync 0;
+  mov.u32 v, 1;
+"""
+ARRIVE = "  mbarrier.arrive.shared.b64 _, [bar];\n"
+
+
+def loop(name: str, parity: int, at: str = "bar") -> str:
+    return f"{name}: mbarrier.try_wait.parity.shared.b64 done, [{at}], {parity};\n  @!done bra {name};\n"
+
+
+def certificate(body: str, block: int = 64, grid: int = 1, tail: str = TAIL, **more: Any) -> Certificate:
+    kernel = mm.Module.load(HEAD + body + tail, name="k.ptx")["k"]
+    out, other = np.zeros(4096, np.uint32), np.zeros(4096, np.uint32)
+    try:
+        found = kernel.launch(grid, block, [out, other], certify=True, **more).certificate
+    except mm.errors.ExecutionFault as fault:
+        found = fault.__dict__["certificate"]
+    assert found is not None
+    return found
+
+
+def reason(body: str, **more: Any) -> str:
+    """The only reason why a kernel is not certified."""
+    found = certificate(body, **more)
+    assert found.verdict == NOT_DECIDED and found.schedule is None, found
+    whys = {r.why for r in found.reasons}
+    assert len(whys) == 1, whys
+    assert all(r.location.startswith("k.ptx:") for r in found.reasons)
+    return whys.pop()
+
+
+def is_certified(body: str, **more: Any) -> Certificate:
+    found = certificate(body, **more)
+    assert found.verdict == CERTIFIED and not found.reasons, found
+    return found
+
+
+# findings -------------------------------------------------------------------------------------------------------------
+SWAP = """  st.shared.u32 [tile], t;
+{between}  ld.shared.u32 v, [tile];
+"""
+EXCHANGE = """  mov.u32 a, tile;
+  mad.lo.u32 n, t, 4, a;
+  st.shared.u32 [n], t;
+{between}  xor.b32 n, t, 63;
+  mad.lo.u32 n, n, 4, a;
+  ld.shared.u32 v, [n];
+"""
+
+
+def test_a_race_is_a_counterexample_and_its_run_the_schedule() -> None:
+    is_certified(EXCHANGE.format(between="  bar.sync 0;\n"))
+    found = certificate(EXCHANGE.format(between=""), seed=3)
+    assert found.verdict == COUNTEREXAMPLE and found.schedule is not None
+    assert (found.schedule.seed, found.schedule.order) == (3, None) and "race-read-write" in found.reasons[0].why
+
+
+def test_a_deadlock_is_a_counterexample() -> None:
+    found = certificate(START.format(count=65) + ARRIVE + loop("again", 0))
+    assert found.verdict == COUNTEREXAMPLE and "wait for phase 0" in found.reasons[0].why
+
+
+def test_a_warning_is_a_reason() -> None:
+    found = certificate("  mov.u32 v, t;\n  st.shared.u32 [tile], t;\n", block=32)
+    assert found.verdict == NOT_DECIDED and "store-lanes-differ" in found.reasons[0].why
+
+
+def test_a_note_that_chips_keep_is_named() -> None:
+    body = START.format(count=1) + """  @!one bra come;
+  mov.u32 a, tile;
+  ld.param.u64 s, [other];
+  mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256;
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [a], [s], 256, [bar];
+""" + loop("come", 0)  # fmt: skip
+    found = is_certified(body)
+    assert any("mbarrier.init" in text for text in found.rests_on)
+
+
+# choices --------------------------------------------------------------------------------------------------------------
+CHOICES = {
+    "an answer": ("atom.shared.add.u32 n, [tile], 1; setp.eq.u32 early, n, 5;", "what was there before"),
+    "an exchange": ("atom.shared.exch.b32 n, [tile], 5;", "an atomic exch"),
+    "a swap": ("atom.shared.cas.b32 n, [tile], 0, 5;", "an atomic cas"),
+    "a ring": ("red.shared.inc.u32 [tile], 7;", "an atomic inc"),
+    "floats": ("red.shared.add.f32 [tile], 0f3F800000;", "combines floats"),
+    "a strong load": ("ld.relaxed.gpu.global.u32 n, [q+256];", "it is strong"),
+    "a volatile load": ("ld.volatile.shared.u32 n, [tile];", "it is strong"),
+    "a strong store": ("st.relaxed.cta.shared.u32 [tile], 5;", "it is strong"),
+    "a clock": ("mov.u32 n, %clock;", "a clock"),
+    "a timer": ("mov.u64 s, %globaltimer;", "a clock"),
+    "an SM": ("mov.u32 n, %smid;", "where the block runs"),
+    "a warp's place": ("mov.u32 n, %warpid;", "where the warp runs"),
+    "lanes together": ("activemask.b32 n;", "which lanes are together"),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_choice_alone_is_not_certified(name: str) -> None:
+    line, said = CHOICES[name]
+    assert said in reason(f"  mov.u32 v, 1;\n  {line}\n")
+
+
+def test_answers_that_are_seen_are_a_counterexample() -> None:
+    body = "  mov.u32 n, %ctaid.x;\n  atom.global.add.u32 v, [p], 1;\n  mul.wide.u32 q, n, 4;\n  add.u64 q, p, q;\n"
+    body += "  add.u64 q, q, 64;\n"
+    found = certificate(body, block=1, grid=8)
+    assert found.verdict == COUNTEREXAMPLE and found.schedule is not None and "other bytes" in found.reasons[0].why
+    kernel = mm.Module.load(HEAD + body + TAIL)["k"]
+    outs = [np.zeros(64, np.uint32) for _ in range(2)]
+    kernel.launch(8, 1, [outs[0], None], threads=1)
+    kernel.launch(8, 1, [outs[1], None], threads=1, seed=found.schedule.seed, order=found.schedule.order)
+    assert (outs[0] != outs[1]).any()
+
+
+@pytest.mark.parametrize("op", ["add.u32", "min.s32", "max.u32", "and.b32", "or.b32", "xor.b32"])
+def test_integers_that_commute_are_certified(op: str) -> None:
+    is_certified(f"  mov.u32 v, 1;\n  red.shared.{op} [tile], t;\n  atom.shared.{op} n, [tile], t;\n", grid=2)
+
+
+def test_two_operations_at_once_do_not_commute() -> None:
+    assert "several" in reason("  mov.u32 v, 1;\n  red.shared.add.u32 [tile], t;\n  red.shared.max.u32 [tile], t;\n")
+
+
+def test_an_answer_is_a_choice_where_more_than_a_loop_hangs_on_it() -> None:
+    """A choice that was not executed is none."""
+    start = START.format(count=64) + ARRIVE
+    is_certified(start + loop("again", 0))
+    kept = "  mbarrier.try_wait.parity.shared.b64 early, [bar], 0;\n  @early bra END;\n" + loop("again", 0) + "END:\n"
+    assert "more than a loop" in reason(start + kept)
+    is_certified(start + loop("again", 0) + "  bra END;\n  activemask.b32 n;\nEND:\n")
+    counted = "  mov.u32 n, 0;\nagain: mbarrier.try_wait.parity.shared.b64 done, [bar], 0;\n  @done bra END;\n"
+    assert "more than a loop" in reason(start + counted + "  add.u32 n, n, 1;\n  bra again;\nEND:\n")
+    told = "again: mbarrier.try_wait.parity.shared.b64 done, [bar], 0;\n  selp.b32 n, 1, 0, done;\n  setp.eq.u32 one, n, 0;\n"
+    is_certified(start + told + "  @one bra again;\n")
+
+
+def test_a_state_is_a_choice_where_more_than_a_wait_hangs_on_it() -> None:
+    start = START.format(count=64) + "  mbarrier.arrive.shared.b64 s, [bar];\n"
+    is_certified(start + loop("again", 0).replace("parity.", "").replace(", 0;", ", s;"))
+    assert "a state" in reason(start + "  cvt.u32.u64 n, s;\n" + loop("again", 0))
+
+
+# phases ---------------------------------------------------------------------------------------------------------------
+def test_an_arrival_may_not_come_in_the_phase_before() -> None:
+    """Each of two threads arrives twice; who does so at once takes the other's place."""
+    start = START.format(count=64)
+    is_certified(start + ARRIVE + loop("first", 0) + ARRIVE + loop("second", 1))
+    assert "in the phase before" in _whys(start + ARRIVE + ARRIVE + loop("second", 1))
+
+
+def test_a_wait_may_not_be_let_through_by_an_older_phase() -> None:
+    """Warp 0 ends phases; warp 1 waits for the third alone."""
+    turns = "".join(ARRIVE + loop(f"turn{n}", n & 1) for n in range(3))
+    body = START.format(count=32) + "  setp.ne.u32 one, w, 0;\n  @one bra late;\n" + turns + "  bra.uni END;\nlate:\n"
+    body += loop("third", 0) + "END:\n"
+    assert "let through" in _whys(body)
+
+
+def test_nobody_may_be_lapped() -> None:
+    """Triton 11334: a warp goes on to the phase after the next, and another has not seen the first. Most runs hang."""
+    turns = "".join(ARRIVE + loop(f"turn{n}", n & 1) for n in range(2))
+    body = START.format(count=32) + "  setp.eq.u32 one, w, 0;\n  @one bra late;\n" + turns + "  bra.uni END;\nlate:\n"
+    body += loop("first", 0) + "END:\n"
+    assert all(_whys(body, seed=seed) for seed in range(6))
+    is_certified(body.replace("turn0;\n", "turn0;\n  bar.sync 1;\n", 1).replace("first;\n", "first;\n  bar.sync 1;\n", 1))
+    heard = "  mbarrier.arrive.release.cluster.shared::cta.b64 _, [ready];\n"
+    hear = loop("hear", 0, "ready").replace("parity.", "parity.acquire.cluster.")
+    told = body.replace("first;\n", "first;\n" + heard, 1).replace("turn0;\n", "turn0;\n" + hear, 1)
+    is_certified(told)
+    assert "lapped" in reason(told.replace("arrive.release", "arrive.relaxed"))  # which says nothing of what came before
+
+
+MEET, SHUFFLE = "  bar.warp.sync -1;\n", "  shfl.sync.idx.b32 n, t, 0, 31, a;\n"
+
+
+@pytest.mark.parametrize(("between", "ends"), [(MEET, True), (SHUFFLE, True), ("", False)])
+def test_lanes_may_not_be_left_behind(between: str, ends: bool) -> None:
+    """cuda-oxide 1066: all lanes wait, and one arms the barrier again."""
+    turn = "  @one mbarrier.arrive.shared.b64 _, [bar];\n"
+    body = START.format(count=1) + "  mov.u32 a, -1;\n" + "".join(turn + loop(f"turn{n}", n & 1) + between for n in range(3))
+    if ends:
+        is_certified(body, block=32)
+    else:
+        assert "lapped" in _whys(body, block=32)
+
+
+def test_an_arrival_at_a_barrier_may_not_come_in_the_round_before() -> None:
+    roles = "  setp.eq.u32 one, w, 0;\n  mov.u32 v, 1;\n  @one bra OTHER;\n"
+    twice = roles + "  bar.arrive 1, 64;\n  {}bar.arrive 1, 64;\n  bra.uni END;\n"
+    twice += "OTHER:\n  bar.sync 1, 64;\n  {}bar.sync 1, 64;\nEND:\n"
+    is_certified(twice.format("bar.sync 2, 64;\n  ", "bar.arrive 2, 64;\n  "))
+    assert "in the round before" in _whys(twice.format("", ""))
+
+
+def test_lanes_must_know_of_the_init_of_their_warp() -> None:
+    """The rule asks this of other warps alone."""
+    made = "  setp.eq.u32 one, t, 0;\n  @one mbarrier.init.shared.b64 [bar], 32;\n{}  mov.u32 v, 1;\n" + ARRIVE + loop("again", 0)
+    is_certified(made.format("  bar.warp.sync -1;\n"), block=32)
+    assert "another lane of its warp has made" in _whys(made.format(""), block=32)
+
+
+def test_all_lanes_must_be_through_with_what_is_invalidated() -> None:
+    body = START.format(count=64) + ARRIVE + loop("again", 0) + "{}  bar.sync 1;\n  @one mbarrier.inval.shared.b64 [bar];\n"
+    is_certified(body.format(""))
+    some = START.format(count=64) + ARRIVE + loop("again", 0) + "{}  setp.eq.u32 done, l, 0;\n"
+    some += "  @done mbarrier.arrive.shared.b64 _, [ready];\n  @!one bra END;\n" + loop("all", 0, "ready")
+    some = some.replace("[ready], 64", "[ready], 2") + "  mbarrier.inval.shared.b64 [bar];\nEND:\n"
+    is_certified(some.format("  bar.warp.sync -1;\n"))
+    assert "all lanes of its warp" in _whys(some.format(""))
+
+
+def test_threads_that_have_exited_are_named() -> None:
+    body = "  mov.u32 v, 1;\n  setp.ne.u32 one, w, 0;\n  @one st.shared.u32 [tile], v;\n  @one ret;\n"
+    found = is_certified(body + "  bar.sync 0;\n  ld.shared.u32 v, [tile];\n")
+    assert any("exited" in text for text in found.rests_on)
+
+
+# memory ---------------------------------------------------------------------------------------------------------------
+def test_writes_of_one_value_are_named_and_later_ones_judged_against_each() -> None:
+    start = "  mov.u32 v, 1;\n  st.shared.u32 [tile], v;\n"
+    found = is_certified(start)
+    assert any("writes of one value" in text for text in found.rests_on)
+    meet = "  setp.gt.u32 one, w, 1;\n  @one bra END;\n  bar.sync 1, 64;\n  setp.eq.u32 done, t, 32;\n"
+    found = certificate(start + meet + "  @done st.shared.u32 [tile], 7;\nEND:\n", block=96)  # warp 2 does not come
+    assert found.verdict == COUNTEREXAMPLE and "race-write-write" in found.reasons[0].why
+
+
+def test_too_many_readers_are_a_reason() -> None:
+    read = "  ld.global.u32 v, [p];\n  mov.u32 n, %ctaid.x;\n  mul.wide.u32 q, n, 4;\n  add.u64 q, p, q;\n  add.u64 q, q, 4;\n"
+    is_certified(read, block=1, grid=200)
+    assert "too many threads read" in reason(read, block=1, grid=300)
+
+
+def test_a_store_that_leaves_its_argument_is_a_reason() -> None:
+    where = "  ld.param.u64 s, [other];\n  st.global.u64 [p], p;\n  st.global.u64 [p+8], s;\n  ret;\n}\n"
+    kernel = mm.Module.load(HEAD + where)["k"]
+    out, other = np.zeros(64, np.uint32), np.zeros(64, np.uint32)
+    kernel.launch(1, 1, [out, other])
+    first, second = (int(x) for x in out.view(np.uint64)[:2])
+    read = "  ld.param.u64 s, [other];\n  ld.global.u32 v, [s];\n"
+    read += f"  add.u64 r, p, {second - first + 64};\n  st.global.u32 [r], v;\n"
+    kernel = mm.Module.load(HEAD + read + "  ret;\n}\n")["k"]
+    found = kernel.launch(1, 1, [out, other], certify=True).certificate
+    assert found is not None and found.verdict == NOT_DECIDED and "does not name" in found.reasons[0].why
+
+
+def _whys(body: str, **more: Any) -> str:
+    """The reasons why a kernel is not certified; another schedule may have shown one."""
+    found = certificate(body, **more)
+    assert found.verdict in (NOT_DECIDED, COUNTEREXAMPLE), found
+    return " ".join(r.why for r in found.reasons)
+
+
+LOADS = {
+    "values": ("add.u32 v, n, n;", True),
+    "a value kept": ("setp.eq.u32 one, n, 0; @one mov.u32 v, 2;", True),
+    "shuffled": ("shfl.sync.idx.b32 v, n, 0, 31, -1;", True),
+    "added": ("red.global.add.u32 [q+512], n;", True),
+    "a branch": ("setp.eq.u32 one, n, 9; @one bra END; mov.u32 v, 3; END:", False),
+    "a guard": ("setp.eq.u32 one, n, 9; @one st.global.u32 [q+512], n;", False),
+    "an address": ("mul.wide.u32 s, n, 4; add.u64 s, s, q; ld.global.u32 v, [s];", False),
+}
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_contents_matter_where_they_decide(name: str) -> None:
+    line, any_contents = LOADS[name]
+    found = is_certified(f"  mov.u32 v, 1;\n  ld.param.u64 s, [other];\n  ld.global.u32 n, [s];\n  {line}\n")
+    assert ("for all contents" in found.rests_on[0]) is any_contents
+
+
+def test_writes_of_one_value_are_so_for_these_contents() -> None:
+    same = "  ld.param.u64 s, [other];\n  ld.global.u32 v, [s];\n  st.shared.u32 [tile], v;\n"
+    assert "these inputs" in is_certified(same, block=32).rests_on[0]
+
+
+# the verdict of a program ---------------------------------------------------------------------------------------------
+def test_a_program_has_the_weakest_verdict() -> None:
+    assert weakest([CERTIFIED, NOT_DECIDED, CERTIFIED]) == NOT_DECIDED
+    assert weakest([NOT_DECIDED, COUNTEREXAMPLE]) == COUNTEREXAMPLE
+    assert weakest([]) == CERTIFIED
+
+
+def test_memory_is_what_the_first_schedule_left() -> None:
+    kernel = mm.Module.load(HEAD + "  mov.u32 n, %ctaid.x;\n  atom.global.add.u32 v, [p], 1;\n  add.u64 q, p, 64;\n" + TAIL)["k"]
+    outs = [np.zeros(64, np.uint32) for _ in range(2)]
+    kernel.launch(4, 1, [outs[0], None], threads=1)
+    kernel.launch(4, 1, [outs[1], None], certify=True)
+    assert outs[1][0] == 4 and (outs[0] == outs[1]).all()
+
+
+def test_doubts_are_no_findings() -> None:
+    """A launch that is not certified has none of them, and no report lists them."""
+    kernel = mm.Module.load(HEAD + START.format(count=64) + ARRIVE + ARRIVE + loop("second", 1) + TAIL)["k"]
+    assert kernel.launch(1, 64, [np.zeros(64, np.uint32), None], sanitize="strict").findings == ()
+    assert kernel.launch(1, 64, [np.zeros(64, np.uint32), None], certify=True).findings == ()
+    assert min(Doubt) > 1 << 15
