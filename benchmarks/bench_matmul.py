@@ -73,13 +73,14 @@ def measure(case: tuple[Any, ...], size: int, threads: int, rounds: int, clock: 
     family, t, d, k, device, options = case
     key = DotKey(family, t, t, d, d, k, **options)
     rng = np.random.default_rng(0)
-    columns = size // 2 if key.sparse else size
-    A, B, A_whole, B_whole = (operand(t, s, rng, whole) for whole in (False, True) for s in ((size, columns), (size, size)))
+    deep = -(-size // k) * k  # whole instructions
+    columns = deep // 2 if key.sparse else deep
+    A, B, A_whole, B_whole = (operand(t, s, rng, whole) for whole in (False, True) for s in ((size, columns), (deep, size)))
     extra: dict[str, Any] = {}
     if key.sparse:
         extra["indices"] = 2 * np.arange(columns) + rng.integers(0, 2, (size, columns))
     if key.scale_blocks:
-        blocks = size // k * key.scale_blocks
+        blocks = deep // k * key.scale_blocks
         low, high = (120, 134) if key.stype == "ue8m0" else (40, 80)
         extra["scale_a"] = rng.integers(low, high, (size, blocks), dtype=np.uint8)
         extra["scale_b"] = rng.integers(low, high, (blocks, size), dtype=np.uint8)
@@ -94,7 +95,7 @@ def measure(case: tuple[Any, ...], size: int, threads: int, rounds: int, clock: 
         theirs = min(theirs, best(lambda: x @ y, 6, 1, clock))  # its threads take a while to wake up
     macs = size * size * columns / 1e9
     words = [f"{family}{'.sp' if key.sparse else ''} k{k} {d}.{t}.{t}", *(str(v) for v in options.values())]
-    name = " ".join(w for w in words if w != "True")
+    name = " ".join(w for w in words if w != "True") + (f" (K = {deep})" if deep != size else "")
     reference = size**3 / 1e9 / theirs
     return {
         "instruction": name, "device": device, "gmacs": round(macs / ours, 3), "numpy": round(reference, 2),

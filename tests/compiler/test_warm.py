@@ -20,6 +20,7 @@ from mmulator.base.codegen.store import _HEADER, _MAGIC, store
 from mmulator.base.codegen.types import Struct, i64, ptr, u64
 from mmulator.base.source import Source
 from mmulator.compiler import warm
+from mmulator.compiler.kernel import Jit
 from mmulator.host.cpu import Cpu
 from mmulator.host.text import Text, _key, verified
 from mmulator.ptx.program.outline import as_data, of_data
@@ -28,6 +29,7 @@ from mmulator.runtime.compiled import CompiledKernel
 from mmulator.runtime.native.hooks.steps import STEPS
 from mmulator.runtime.native.hooks.touched import WATCH
 from mmulator.runtime.options import DEFAULT, CompileOptions
+from mmulator.sanitizer.instrument import SANITIZE
 from tests.support import corpus
 from tests.support.places import ROOT
 from tests.support.ptx_text import STORE_R1, kernel
@@ -201,6 +203,41 @@ def test_what_is_compiled_otherwise_has_another_entry(ptx: Path) -> None:
     also = product((WATCH, STEPS), (False, True), (False, True))
     watched = [CompileOptions(events=i, keep_going=a, watched=b) for i, a, b in also]
     assert len({warm.key("text", "k", "sm_90", way) for way in watched} - keys - {None}) == 8
+
+
+@pytest.mark.parametrize("options", [DEFAULT, CompileOptions(events=SANITIZE, waits=True)], ids=["plain", "sanitized"])
+def test_places_name_the_instructions_of_the_sites(options: CompileOptions) -> None:
+    for name in KERNELS[:4]:
+        path = next(corpus.FOLDER.glob(f"*/{name}.ptx"))
+        tree = verified(Source(path.name, path.read_text()))
+        kernel = Cpu().compile(Cpu().load(tree), tree.entries[0].name, "sm_90", options)
+        image = kernel.image
+        jits = [Jit(tree, tree.entries[0], image, "sm_90", options) for _ in range(2)]
+        written, located = jits[0].written(), jits[1].located(kernel.facts.places)
+        assert len(located.sites) == len(written.sites) > 0, name
+        for mine, theirs in ((located.sites, written.sites), (located.executed, written.executed)):
+            assert [(i.span.start, i.mnemonic) for i in mine] == [(i.span.start, i.mnemonic) for i in theirs], name
+
+
+def test_an_answer_that_takes_the_source_is_stored(ptx: Path) -> None:
+    def lines(kernel: CompiledKernel, *given: str) -> tuple[object, ...]:
+        asked.append(given)
+        return tuple((i.mnemonic, i.span.line) for i in kernel.sites), (), None
+
+    def numbers(kernel: CompiledKernel) -> np.ndarray:
+        asked.append(())
+        return np.arange(len(kernel.sites), dtype=np.uint32)
+
+    asked: list[tuple[str, ...]] = []
+    text = ptx.read_text()
+    first = run(text)
+    known = first.once_stored(lines, "a"), first.once_stored(lines, "b"), first.once_stored(numbers)
+    assert first.once_stored(lines, "a") is known[0] and len(asked) == 3
+    again = run(text)
+    assert again is not first and again.from_cache
+    assert (again.once_stored(lines, "a"), again.once_stored(lines, "b")) == known[:2]
+    assert (again.once_stored(numbers) == known[2]).all() and again.once_stored(numbers).dtype == np.uint32
+    assert len(asked) == 3 and "_lowered" not in vars(again)
 
 
 def test_a_tree_that_somebody_made_is_no_text(ptx: Path) -> None:

@@ -101,6 +101,11 @@ def test_elements_and_memory_are_shown() -> None:
     assert text.rstrip().endswith("out[5] = 0")
 
 
+def test_an_element_is_explained_when_the_launch_is_over() -> None:
+    text, _ = talk("break end\ncontinue\nwhy out[5]")
+    assert "is over" in text and "st.global.u32" in shown(text, "why out[5]")
+
+
 def test_what_cannot_be_done_is_said() -> None:
     commands = "print %r99\nfoo\nreverse-stepi\nbreak 3 if tid.x ==\nwatch q[1]\nfinish\ngoto 99999\nstepi\nprint %r3\ncontinue"
     text, out = talk(commands)

@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 
 import mmulator as mm
+from mmulator.base.errors import undefined
 from mmulator.base.findings import Finding, Place, at_places, by_severity, counted, grouped, paragraph, paragraphs, places, union
 from mmulator.base.rules import RULES, words
-from mmulator.errors import ExecutionFault, LaunchError, LimitReached, UndefinedBehaviour, undefined
+from mmulator.base.rules.proxies import GLOBAL_FENCE
+from mmulator.errors import ExecutionFault, LaunchError, LimitReached, UndefinedBehaviour
 from mmulator.runtime.native.state import FaultKind
 from mmulator.sanitizer.diagnostics.findings.topics import FAULTS
 from tests.support.breaches import RULE, TWICE
+from tests.support.places import PACKAGE
 from tests.support.ptx_text import kernel
 
 
@@ -141,11 +144,26 @@ def test_the_cause_stands_first() -> None:
 
 def test_hints_are_in_the_language_of_the_lines() -> None:
     """Each name of a language stands for something that a hint says, and nothing of threads stays PTX's (tests/ub/words)."""
-    said = " ".join((*(rule.hint for rule in RULES.values()), words._STRONG_READ, words._ADD, words.WIDE_INDEX))
+    faults = "".join(path.read_text() for path in (PACKAGE / "mmulator/sanitizer/diagnostics/faults").glob("*.py"))
+    others = words._STRONG_READ, words._ADD, words.WIDE_INDEX, GLOBAL_FENCE, faults
+    said = " ".join((*(rule.hint for rule in RULES.values()), *others))
     for name, terms in words.TERMS.items():
-        assert not [term for term in terms if term not in said], name
+        assert not [term for term in terms if term.rstrip("0123456789") not in said], name
         races = " ".join(words.in_words(RULES[f"race-{n}"].hint, name) for n in ("read-write", "within-warp", "between-blocks"))
         assert not re.search(r"bar\.|st\.|ld\.", races), races
+
+
+@pytest.mark.parametrize(
+    ("hint", "said"),
+    [
+        ("with fence.mbarrier_init.release.cluster", "with cuda::ptx::fence_mbarrier_init (CUTLASS: fence_barrier_init())"),
+        ("of mbarrier.init's count: a", "of the count that its init was given (init of a cuda::barrier): a"),
+        ("declare the shared memory .align 128", "declare the shared memory alignas(128)"),
+        ("execute fence.proxy.async.global after", "execute cuda::ptx::fence_proxy_async(cuda::ptx::space_global) after"),
+    ],
+)
+def test_longer_names_of_ptx_have_words_of_their_own(hint: str, said: str) -> None:
+    assert words.in_words(hint, "cuda") == said
 
 
 def test_of_many_findings_the_rest_is_counted() -> None:

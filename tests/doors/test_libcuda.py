@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,9 +15,13 @@ from mmulator.doors.libcuda import caller
 from mmulator.doors.libcuda.abi import Refused, code_of, get, put, text
 from mmulator.doors.libcuda.codes import FAULTS, Code
 from mmulator.doors.libcuda.images import ptx_at
+from mmulator.doors.libcuda.tensormaps import _as_called
 from mmulator.doors.library.machines import HERE
 from mmulator.errors import ExecutionFault, LaunchError, LimitReached
 from mmulator.host.module import Module
+from mmulator.matrix.layouts.tensormap import Encoded
+from mmulator.matrix.layouts.tensormap.rules import refusals
+from mmulator.matrix.layouts.tensormap.types import BY_DRIVER
 from mmulator.ptx.toolkit.cubin import elf_size, ptx_within, with_ptx
 from mmulator.ptx.toolkit.joining import join
 from mmulator.runtime.native.state import FaultKind
@@ -141,3 +146,15 @@ def test_memory_that_is_not_there_is_an_answer() -> None:
     assert caller.string(address) == long[:-1] and caller.write(address, b"y") and get(address, 1) == ord("y")
     put(address, 0x0102, 2)
     assert get(address, 2) == 0x0102
+
+
+def test_tensor_maps_are_refused_with_the_index_of_the_caller() -> None:
+    of = {"sizes": ("globalDim", 0), "strides": ("globalStrides", -1), "element_strides": ("elementStrides", 1 << 20),
+          "box": ("boxDim", 0)}  # fmt: skip
+    legal = Encoded(BY_DRIVER[7], (16,) * 4, (64, 1024, 16384), (1,) * 4, box=(4,) * 4)
+    assert not list(refusals(legal))
+    for field, (name, wrong) in of.items():
+        given = getattr(legal, field)
+        for n in range(len(given)):
+            m = replace(legal, **{field: (*given[:n], wrong, *given[n + 1 :])})
+            assert f"{name}[{n}]" in [_as_called(refusal.parameter, m) for refusal in refusals(m)]

@@ -527,7 +527,7 @@ def parts(page: str) -> list[str]:
 
 
 OBSERVER = next(part for part in parts(OBSERVERS) if part.startswith(OBSERVED))
-PARTS = dict(zip(("lane-wise", "memory", "matrix", "lanes", "shape", "observer"), [*parts(TUTORIAL)[:5], OBSERVER]))
+PARTS = dict(zip(("matrix", "scalar", "lanes", "observer"), [*parts(TUTORIAL)[:3], OBSERVER]))
 PARTS |= dict(zip(("rule", "runtime"), map(read, WHOLE)))
 
 

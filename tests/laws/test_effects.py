@@ -29,7 +29,7 @@ from mmulator.isa.matrix import MATRIX_ROWS
 from mmulator.isa.pieces import D_A_B, row, type_
 from mmulator.isa.row import Row
 from mmulator.isa.targets import PTX_VERSIONS
-from mmulator.matrix.twin.moves import movmatrix_function
+from mmulator.matrix.twin.moves import register_move
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.program.as_ptxas.contract import contract
 from mmulator.ptx.program.blocks import build
@@ -304,7 +304,7 @@ def test_values_move_from_several_registers(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_movement_says_all_its_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InternalError, match=r"2 sources and 1 results: .* needs a function of a pointer for each"):
-        _interleaves("%b", movmatrix_function(MATRIX["movmatrix.sync.aligned.m8n8.trans.b16"]), monkeypatch)
+        _interleaves("%b", register_move(MATRIX["movmatrix.sync.aligned.m8n8.trans.b16"]), monkeypatch)
 
 
 def _consistent(e: Effects) -> None:

@@ -46,3 +46,34 @@ def test_a_start_imports_what_it_needs(name: str, tmp_path: Path) -> None:
     assert not [m for m in loaded if m in unwanted or m.startswith(tuple(f"{n}." for n in unwanted))]
     own = [m for m in loaded if m.startswith("mmulator.")]
     assert len(own) <= most, sorted(own)
+
+
+COUNTED = """
+import sys
+calls = 0
+def count(frame, event, what):
+    global calls
+    calls += event == "call"
+sys.setprofile(count)
+from mmulator.cli.app import run
+try:
+    run(sys.argv[1:])
+finally:
+    sys.setprofile(None)
+    print("calls:", calls, file=sys.stderr)
+"""
+SANITIZED_COSTS = {"handwritten": 2.5, "hopper_gemm": 5}  # the second one has something to say, which takes the text
+
+
+@pytest.mark.parametrize("example", SANITIZED_COSTS)
+def test_a_second_sanitized_run_makes_few_calls_more_than_a_plain_one(example: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "MMULATOR_CACHE": str(tmp_path)}
+
+    def calls(*flags: str) -> int:
+        words = [sys.executable, "-c", COUNTED, "run", *flags, f"examples/{example}/launch.toml"]
+        for _ in range(2):  # the second one is warm
+            done = subprocess.run(words, capture_output=True, text=True, env=environment, cwd=ROOT, check=False)
+            assert done.returncode == 0, done.stderr
+        return int(done.stderr.rpartition("calls:")[2])
+
+    assert calls("--sanitize") <= SANITIZED_COSTS[example] * calls()

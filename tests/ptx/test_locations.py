@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mmulator as mm
-from mmulator.base.location import Location
+from mmulator.base.location import Location, in_one_function
 from mmulator.base.source import Source
 from mmulator.cli.app import run
 from mmulator.errors import PtxSyntaxError
@@ -334,3 +334,22 @@ def test_a_section_that_no_compiler_writes_is_read_word_by_word(inside: str) -> 
         assert len(tokenize(source).kinds) > 13
     except PtxSyntaxError as error:
         assert "closed" in error.message or "cannot stand here" in error.message
+
+
+def test_two_places_are_named_in_the_innermost_function_that_holds_both() -> None:
+    """For a hint, `between g.cuh:3 and :6` says nothing if two inline functions are at these lines: their calls do."""
+    calls = [Location("k.cu", line, 5) for line in (10, 12)]
+    outer = [Location("o.cuh", 7, 1, "outer()", at) for at in calls]
+    inner = [Location("g.cuh", line, 1, f"inner{line}()", at) for line, at in ((3, outer[0]), (6, outer[0]), (6, outer[1]))]
+    last = Location("g.cuh", 4, 1, "inner3()", outer[0])
+    apart = Location("a.cu", 1, 1, "f()"), Location("b.cu", 2, 1, "g()")
+    for here, there, found in (
+        (calls[0], calls[1], (calls[0], calls[1])),
+        (inner[0], last, (inner[0], last)),
+        (inner[0], inner[1], (outer[0], outer[0])),
+        (inner[0], inner[2], (calls[0], calls[1])),
+        (inner[0], calls[1], (calls[0], calls[1])),
+        (calls[1], inner[0], (calls[1], calls[0])),
+        (*apart, apart),
+    ):
+        assert in_one_function(here, there) == found

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from mmulator.base.location import printable
+from mmulator.base.location import in_one_function, printable
 from mmulator.base.refusals import number
 from mmulator.base.rules import RULES, Severity
 from mmulator.base.rules.words import between, in_words, language
@@ -129,7 +129,7 @@ def spoken(text: str, here: Span | None, there: Span | None = None) -> str:
     word = language(at.file, whole[:2000])
     if there is not None and here.start != there.start and here.assembly == there.assembly >= 0:
         word = ""  # both are in one piece of inline assembly
-    lines = between(*((PurePath(a.file).name, a.line) for a in (at, other))) if other is not None else ""
+    lines = between(*((PurePath(a.file).name, a.line) for a in in_one_function(at, other))) if other is not None else ""
     return in_words(text, word, lines)
 
 

@@ -156,6 +156,12 @@ class Location:
         return {**calls[0], "text": self.quote(), "inlined_at": calls[1:]}
 
 
+def in_one_function(here: Location, there: Location) -> tuple[Location, Location]:
+    """The lines of two places in the innermost function that holds both: those of the calls where inlined functions differ."""
+    pairs = ((a, b) for a in here.chain for b in there.chain)
+    return next(((a, b) for a, b in pairs if a.function == b.function and a.inlined_at == b.inlined_at), (here, there))
+
+
 def _readable(path: Path, beside: Path) -> bool:
     """Whether a line of this file may be quoted.
 

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, field
 from functools import cache, partial
 from types import ModuleType
@@ -85,7 +85,6 @@ class Jit:
     def __init__(
         self, module: ParsedModule, function: Function, image: ModuleImage, device: str, options: CompileOptions = DEFAULT
     ) -> None:
-        self.meaning = meanings()
         self.module, self.image, self.device, self.options = module, image, device, options
         self.moved = Moved()
         self.program = build(module, function, self._prepare, longest=0 if options.step else LONGEST)
@@ -137,6 +136,11 @@ class Jit:
         self.queues: dict[OperationKind, int] = {}
         self.movers: dict[int, int] = {}
         self.mbarriers = self.reserved = False
+
+    @property
+    def meaning(self) -> ModuleType:
+        """The module compiler/meaning, which only writing code needs."""
+        return meanings()
 
     def _prepare(self, function: Function) -> Function:
         """The function after the changes that ptxas makes."""
@@ -218,6 +222,7 @@ class Jit:
             [(f.entry, *astuple(places[n])) for n, f in self.program.functions.items()],
             frame_bytes, local, max(widest, default=1), entry_registers(every[0], every),
             "vprintf" in named, self.mbarriers, self.reserved, not any(map(_heard_elsewhere, self.sites)), self.notes(),
+            self._places(),
         )  # fmt: skip
         source = self._source()
         seconds = time.perf_counter() - start
@@ -242,6 +247,21 @@ class Jit:
         natives: dict[str, Native] = {}
         texts = [module_text(builders) for builders, _ in self._groups(sizes, natives)]
         return self._source(texts, [*natives.values()])
+
+    def located(self, places: Sequence[int]) -> KernelSource:
+        """The source without texts. places: of the instruction of each site among those of the program, as in KernelFacts."""
+        every = self._every()
+        executed = [every[n] for n in places]
+        return KernelSource(self.program, [i.original for i in executed], executed, self.frames, self.locals)
+
+    def _every(self) -> list[Instruction]:
+        """The instructions of the program, block after block, as they are executed."""
+        return [i for b in self.program.blocks for i in (*b.body, b.last) if i is not None]
+
+    def _places(self) -> list[int]:
+        """The place of each site's instruction in `_every`; empty if one is not there."""
+        places = {id(ins): n for n, ins in enumerate(self._every())}
+        return [places[id(i)] for i in self.executed] if all(id(i) in places for i in self.executed) else []
 
     def _source(self, *texts: Any) -> KernelSource:
         return KernelSource(self.program, self.sites, self.executed, self.frames, self.locals, *texts)

@@ -28,7 +28,7 @@ from mmulator.runtime.native.state import KINDS
 from mmulator.runtime.options import CompileOptions
 
 OWN = __name__.partition(".")[0] + "."
-Writer = Callable[[], Any]  # what writes the texts again: kernel.Source
+Lower = Callable[[], Any]  # what lowers the kernel again: a kernel.Jit
 
 
 def key(text: str, entry: str, device: str, options: CompileOptions) -> str | None:
@@ -50,6 +50,7 @@ def keep(key: str, kernel: CompiledKernel) -> None:
     if kept and kernel.blocks.keys:
         with suppress(references.Unknown):
             kept.write(key, _entry(kernel))
+            kernel.stored = StoredAnswers(key)
 
 
 def _entry(kernel: CompiledKernel) -> bytes:
@@ -76,6 +77,46 @@ def memory_of(matrix: MatrixTables) -> references.LinkedArrays:
     return references.LinkedArrays([*matrix.tables, *_arrays(matrix.keep)], loading.name_of_own)
 
 
+class StoredAnswers:
+    """Answers about a kernel that take its source (CompiledKernel.once_stored), in one entry of the store beside its code."""
+
+    def __init__(self, key: str) -> None:
+        self._key, self._lock = key_of("answers", key), Lock()
+
+    @cached_property
+    def _known(self) -> dict[str, Any]:
+        kept = store()
+        data = kept.read(self._key) if kept else None
+        try:
+            known = json.loads(data) if data else {}
+            return known if isinstance(known, dict) else {}
+        except ValueError:
+            return {}
+
+    def __call__(self, name: str, computed: Callable[[], Any]) -> Any:
+        """The stored answer of a name, or the computed one, which is then stored."""
+        with self._lock:
+            if name in self._known:
+                return _answer(self._known[name])
+        found = computed()
+        with self._lock:
+            self._known[name] = _as_data(found)
+            if kept := store():
+                kept.write(self._key, json.dumps(self._known, separators=(",", ":")).encode())
+        return found
+
+
+def _as_data(answer: Any) -> Any:
+    """An answer as JSON. An array is an object with its type and its bytes in hexadecimal digits."""
+    return {"type": answer.dtype.str, "bytes": answer.tobytes().hex()} if isinstance(answer, np.ndarray) else answer
+
+
+def _answer(data: Any) -> Any:
+    if isinstance(data, dict):
+        return np.frombuffer(bytearray.fromhex(data["bytes"]), data["type"])
+    return tuple(map(_answer, data)) if isinstance(data, list) else data
+
+
 def _arrays(items: Iterable[Any]) -> list[np.ndarray]:
     """All arrays in `items`, and in the objects that these keep alive."""
     found = []
@@ -89,43 +130,48 @@ def _arrays(items: Iterable[Any]) -> list[np.ndarray]:
 
 # to find --------------------------------------------------------------------------------------------------------------
 class _Again:
-    """The source of a kernel, lowered again on demand for faults, reports and better code."""
+    """The source of a kernel, lowered again on demand for faults and reports, and with its texts for better code."""
 
-    def __init__(self, write: Writer) -> None:
-        self._write, self._lock = write, Lock()
+    def __init__(self, lower: Lower, places: list[int]) -> None:
+        self._lower, self._places, self._lock = lower, places, Lock()
 
     @cached_property
-    def _made(self) -> Any:
-        return self._write()
+    def _jit(self) -> Any:
+        return self._lower()
+
+    @cached_property
+    def _written(self) -> Any:
+        return self._jit.written()
 
     def __call__(self) -> Lowered:
         with self._lock:
-            made: Lowered = self._made
+            made: Lowered = self._jit.located(self._places) if self._places else self._written
             return made
 
     def texts(self) -> tuple[list[str], list[Any]]:
         with self._lock:
-            return self._made.texts, self._made.natives
+            return self._written.texts, self._written.natives
 
 
-def find(key: str, image: ModuleImage, write: Writer) -> CompiledKernel | None:
-    """A stored kernel, with memory of this process's module; None if there is none. write: called if its source is needed."""
+def find(key: str, image: ModuleImage, lower: Lower) -> CompiledKernel | None:
+    """A stored kernel, with memory of this process's module; None if there is none. lower: called if its source is needed."""
     start, kept = time.perf_counter(), store()
     data = kept.read(key) if kept else None
     if data is None:
         return None
     try:
-        kernel = _kernel(data, image, write)
+        kernel = _kernel(data, image, lower)
     except (MmulatorError, LookupError, ValueError, TypeError, AttributeError, RuntimeError):  # whatever else may stand there
         return None
+    kernel.stored = StoredAnswers(key)
     kernel.seconds = time.perf_counter() - start
     return kernel
 
 
-def _kernel(data: bytes, image: ModuleImage, write: Writer) -> CompiledKernel:
+def _kernel(data: bytes, image: ModuleImage, lower: Lower) -> CompiledKernel:
     first, _, tables = data.partition(b"\n")
     head = json.loads(first)
-    again = _Again(write)
+    again = _Again(lower, head["facts"]["places"])
     blocks = BlockCode.kept(head["blocks"], head["code"], head["natives"], again.texts)
     places = [*head["queues"].values(), *(place for _, place in head["movers"]), *(place for _, place in head["references"])]
     names = {place[1] for place in places if place[0] == "function"}

@@ -89,7 +89,7 @@ class _Given(threading.local):
 def _name_what_is_launched() -> None:
     """Compile with lines, as nvcc does for programs of C++, and name arguments and the launch's line in messages."""
     from numba.cuda import cgutils, debuginfo, dispatcher, types
-    from numba.cuda.core import errors
+    from numba.cuda.core import config, errors
 
     compiled, launch, prepare = dispatcher.compile_cuda, dispatcher._Kernel.launch, dispatcher._Kernel._prepare_args
     given = _Given()
@@ -113,7 +113,8 @@ def _name_what_is_launched() -> None:
     def with_lines(py_func: Any, *args: Any, debug: bool = False, lineinfo: bool = False, **named: Any) -> Any:
         location.PROGRAM.add(os.path.realpath(py_func.__code__.co_filename))  # the program's own: errors may quote it
         try:
-            return compiled(py_func, *args, debug=debug, lineinfo=lineinfo or not debug, **named)
+            counted = getattr(config, "CUDA_ENABLE_NRT", False)  # with code without lines, which cannot be linked with others
+            return compiled(py_func, *args, debug=debug, lineinfo=lineinfo or not (debug or counted), **named)
         except Exception as error:
             if debug or lineinfo or isinstance(error, errors.TypingError):
                 raise

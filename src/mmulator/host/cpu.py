@@ -143,7 +143,7 @@ def _compile(module: CpuModule, key: tuple[str, str, CompileOptions], progress: 
 
     text = module.text
     place = warm.key(text.source.text, entry, device, options) if text.known else None
-    compiled = warm.find(place, module.image, again) if place else None
+    compiled = warm.find(place, module.image, lowering) if place else None
     if compiled is None:
         compiled = lowering().compile(progress)
         if place:

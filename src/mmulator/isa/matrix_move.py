@@ -90,5 +90,6 @@ ROWS: tuple[Row, ...] = (
         MOVMATRIX,
         _across,
         ACROSS,
+        moves=lambda places: places.swapaxes(-1, -2),
     ),
 )

@@ -81,6 +81,7 @@ class Slot:
     tacit: whether mnemonics leave the default out.
     twice: whether ptxas accepts the modifier twice.
     since: PTX version from which the default must be written; before it, the default is implied and must not be written.
+    silent: whether no element lies elsewhere for its modifiers, and none has another value.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Slot:
     tacit: bool = False
     twice: bool = False
     since: tuple[int, int] = (0, 0)
+    silent: bool = False
 
     @property
     def category(self) -> str:
@@ -279,6 +281,8 @@ class Row:
     effects: the effects besides computing results.
     signatures: a function from a form to its lists of operands, if these follow from its shape and types.
     implied: slots that no modifier fills, with their meaning.
+    moves: a function of a move between registers, from the places of A's elements [matrix, row, column] to the places from which
+        the elements of D come.
     inferred: modifiers, or the last operand, with a sentence on what no source says for certain of instructions with it.
     """
 
@@ -297,6 +301,7 @@ class Row:
     signatures: Callable[..., tuple[Signature, ...]] | None = None
     implied: tuple[tuple[str, str], ...] = ()
     inferred: tuple[tuple[str, str], ...] = ()
+    moves: Callable[[Any], Any] | None = None
 
     @cached_property
     def opcode(self) -> str:

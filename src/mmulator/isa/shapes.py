@@ -58,9 +58,10 @@ def matrix_row(
     signatures: Callable[[Form], tuple[Signature, ...]],
     effects: Effects,
     implied: tuple[tuple[str, str], ...] = (),
+    moves: Callable[[Any], Any] | None = None,
 ) -> Row:
-    """A row whose operands follow from the shape and the types."""
-    return Row(name, slots, (), section, requires, effects=effects, signatures=signatures, implied=implied)
+    """A row whose operands follow from the shape and the types. All parameters: as in `Row`."""
+    return Row(name, slots, (), section, requires, effects=effects, signatures=signatures, implied=implied, moves=moves)
 
 
 def operand(name: str, kind: Kind, types: tuple[str, ...] = (), count: int = 1, access: Access = "r", **more: Any) -> OperandSpec:

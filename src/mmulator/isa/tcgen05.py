@@ -167,19 +167,20 @@ _MULTIPLIES = _ISSUES.but(memory=MemoryEffect.REDUCE, multiplies=True)
 
 
 def _collector(buffers: tuple[str, ...], uses: tuple[str, ...] = _USES) -> Slot:
-    return maybe("collector", *(f"collector::{buffer}::{use}" for buffer in buffers for use in uses))
+    """Which buffers of the tensor core an operand is kept in: that saves time, and the products are the same."""
+    return replace(maybe("collector", *(f"collector::{buffer}::{use}" for buffer in buffers for use in uses)), silent=True)
 
 
 def _mma(name: str, *slots: Slot, given: tuple[OperandSpec, ...], needs: tuple[Need, ...] = (), **requires: Any) -> Row:
     """A row of mma. given: the operands behind the instruction descriptor."""
-    a = (_A_DESC, _A) if one("ashift") not in slots else (_A.but(instead=""),)
+    a = (_A_DESC, _A) if all(slot.name != "ashift" for slot in slots) else (_A.but(instead=""),)
     return _row(name, (_SPARSE, *slots), (_D, *a, _B_DESC, _META, _IDESC, *given), _MULTIPLIES, needs, **requires)
 
 
 def _plain(*kinds: str, scaled: tuple[OperandSpec, ...] = (), **requires: Any) -> tuple[Row, ...]:
     """Rows of kinds without scales. scaled: the operand that scales D, if the kinds have one."""
     kind, given = one("kind", *(f"kind::{k}" for k in kinds)), (_MASKED, _ENABLE, *scaled)
-    ashift, kept = one("ashift"), _collector(("a",), _USES[2:])
+    ashift, kept = replace(one("ashift"), silent=True), _collector(("a",), _USES[2:])
     weights = one("cta_group", "cta_group::1"), kind, _collector(("b0", "b1", "b2", "b3"))
     return (
         _mma("mma", _GROUP, kind, _collector(("a",)), given=given, **requires),
@@ -199,10 +200,21 @@ def _scaled(kind: str, vectors: Slot, sparse: str, ptx: tuple[int, int] = (8, 6)
     return _mma("mma", *slots, given=(*_SCALES, _ENABLE), needs=needs, ptx=ptx)
 
 
-ROWS: tuple[Row, ...] = (
-    *_ALLOCATION, *_MOVES, *_OTHERS,
+_PRODUCTS: tuple[Row, ...] = (
     *_plain("f16", "tf32", scaled=(_SCALE_D,)), *_plain("f8f6f4"), *_plain("i8", **_INTEGERS),
     _scaled("mxf8f6f4", maybe("scale_vec", "scale_vec::1X", "block32"), "af"),
     _scaled("mxf4", maybe("scale_vec", "scale_vec::2X", "block32"), "a"),
     _scaled("mxf4nvf4", one("scale_vec", "scale_vec::2X", "scale_vec::4X", "block16", "block32"), "a", (8, 7)),
 )  # fmt: skip
+_KEPT_B = replace(_collector(("b",)), name="collector_b", optional=False)
+
+
+def _keeping_b(row: Row) -> Row:
+    """The row of a product that keeps B, and may keep A: sm_107 has the room."""
+    return replace(row, slots=(*row.slots, _KEPT_B), requires=replace(row.requires, ptx=(9, 4), families=(107,)))
+
+
+ROWS: tuple[Row, ...] = (
+    *_ALLOCATION, *_MOVES, *_OTHERS, *_PRODUCTS,
+    *(_keeping_b(row) for row in _PRODUCTS if row.name == "tcgen05.mma" and not row.requires.chips),
+)

@@ -68,7 +68,7 @@ def _register(operand: Operand, spec: OperandSpec, context: OperandContext) -> I
     if spec.kind == "register" and spec.access == "r":
         if isinstance(operand, Immediate) and operand.literal == "f32" and "f32" in types:
             return
-        if not _lowered(context) and context.form.family != "movmatrix":
+        if not _lowered(context) and context.form.row.moves is None:
             operand = _single(operand)
     if not isinstance(operand, Reg):
         yield wrong_kind(operand, _WANTED[spec.kind], spec, context)

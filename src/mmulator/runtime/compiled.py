@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mmulator.ptx.tree import Instruction
 
 T = TypeVar("T")
+Answers = Callable[[str, Callable[[], Any]], Any]  # (a name, what computes its answer) -> the answer, computed or stored
 
 
 @dataclass
@@ -86,6 +87,7 @@ class KernelFacts:
     reserved: whether it may use the system's part of shared memory.
     independent: whether no cluster can hear of another: it has no atomics, and no access with an order beyond its cluster.
     notes: differences from the device that are not excluded, in words.
+    places: of each site's instruction among those of all blocks; empty if they are known only while code is written.
     """
 
     name: str
@@ -104,6 +106,7 @@ class KernelFacts:
     reserved: bool
     independent: bool
     notes: list[str]
+    places: list[int]
 
 
 @dataclass
@@ -120,7 +123,8 @@ class CompiledKernel:
     seconds: time of compilation.
     from_cache: whether the code was stored before.
     kept: objects that a launch leaves for the next one (runtime/launch/resident.py).
-    answers: results of `once`.
+    answers: results of `once` and `once_stored`.
+    stored: answers that stand in the store of compiled code, or None (compiler/warm.py).
     pace: seconds of a cluster in the last launch; 0 if unknown.
     piece: blocks of code that a worker ran at once in the last launch; 0 if unknown.
     """
@@ -136,6 +140,7 @@ class CompiledKernel:
     from_cache: bool
     kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
     answers: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    stored: Answers | None = field(default=None, repr=False, compare=False)
     pace: float = field(default=0.0, compare=False)
     piece: int = field(default=0, compare=False)
 
@@ -153,6 +158,18 @@ class CompiledKernel:
         if question not in self.answers:
             self.answers[question] = question(self)
         answer: T = self.answers[question]
+        return answer
+
+    def once_stored(self, question: Callable[..., T], *given: str) -> T:
+        """question(kernel, *given), computed once for all processes, since that takes the source.
+
+        The answer is an array of numbers, a truth value, None, or tuples of numbers and strings.
+        """
+        asked = question, *given
+        if asked not in self.answers:
+            name = " ".join((question.__module__, question.__qualname__, *given))
+            self.answers[asked] = self.stored(name, lambda: question(self, *given)) if self.stored else question(self, *given)
+        answer: T = self.answers[asked]
         return answer
 
     @cached_property

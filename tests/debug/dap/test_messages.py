@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mmulator.observation.debug.dap import vscode
+from mmulator.observation.debug.dap.adapter import Adapter
+from mmulator.observation.debug.dap.answers import ANSWERS
 from mmulator.observation.debug.dap.client import Garbled, encode, read
-from mmulator.observation.debug.dap.messages import OWN, PROGRAM, SUPPORTED, TYPES, capabilities, fault_in, members
+from mmulator.observation.debug.dap.messages import OWN, PROGRAM, SETTING, SUPPORTED, TYPES, capabilities, fault_in, members
 from tests.support import protocol
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -111,6 +113,9 @@ def words(schema: dict[str, Any]) -> list[str]:
 def test_capabilities_are_what_there_is() -> None:
     answered = OWN.keys() | PROGRAM.keys()
     assert not {request for request in SUPPORTED.values() if request} - answered
+    # what answers: the adapter's methods; the program's table, its breakpoints, and `pause`, which is no answer of a stop
+    assert not [request for request in OWN if not hasattr(Adapter, f"_{request}")]
+    assert PROGRAM.keys() == ANSWERS.keys() | SETTING.keys() | {"pause"}
     message = {"seq": 1, "type": "response", "request_seq": 1, "success": True, "command": "initialize", "body": capabilities()}
     assert not protocol.wrong(message)
     # each request that a capability announces is announced, if it is answered

@@ -208,8 +208,10 @@ def try_images():
 
 def try_maps_that_the_driver_refuses():
     x = made("cuMemAlloc_v2", ctypes.c_size_t(3200))
-    for changes, word in (({"strides": (164,)}, "multiple of 16"), ({"box": (300, 1)}, "1 to 256"), ({"box": (3, 1)}, "16 bytes"),
-                          ({"swizzle": 9}, "swizzle is 9"), ({"fill": 1}, "oob_fill")):  # fmt: skip
+    for changes, word in (({"strides": (164,)}, "globalStrides[0] is 164 bytes: it must be a multiple of 16"),
+                          ({"box": (300, 1)}, "boxDim[0] is 300: it must be 1 to 256"), ({"box": (1, 300)}, "boxDim[1] is 300"),
+                          ({"box": (3, 1)}, "boxDim[0] is 3"),
+                          ({"swizzle": 9}, "swizzle is 9"), ({"fill": 1}, "oobFill is nan")):  # fmt: skip
         asked, room = tiled(x, **changes)
         refused("cuTensorMapEncodeTiled", *asked, word="CUDA_ERROR_INVALID_VALUE")
         refused("cuTensorMapEncodeTiled", *asked, word=word)

@@ -61,8 +61,9 @@ def _multiplies(chance: _Chance) -> Made:
     ashift = chance.maybe("ashift", odds=0.2)
     buffers = ("b0", "b1", "b2", "b3") if ws != (chance.random() < 0.1) else ("a",)
     collector = f"collector::{chance.choice((*buffers, *buffers, 'b'))}::{chance.choice(_USES)}" if chance.random() < 0.4 else ""
+    kept = f"collector::b::{chance.choice(_USES)}" if chance.random() < 0.2 else ""
     words = ["mma", "ws" * ws, "sp" * sparse, group, f"kind::{kind}", "block_scale" * scaled]
-    words += [chance.maybe(*_VECTORS, odds=0.7 if scaled else 0.03), ashift, collector]
+    words += [chance.maybe(*_VECTORS, odds=0.7 if scaled else 0.03), ashift, collector, kept]
     a = chance.place() if ashift or chance.random() < 0.4 else chance.descriptor()
     operands = [chance.place(), a, chance.descriptor()]
     operands += [chance.place()] if sparse != (chance.random() < 0.05) else []

@@ -20,6 +20,10 @@ FENCE_MISSING = Rule(
     "let each writer execute fence.proxy.async (of this state space) after its writes and before the barrier or arrive that "
     "leads to the operation",
 )  # fmt: skip
+GLOBAL_FENCE = (  # the hint of bytes in global memory
+    "let each writer execute fence.proxy.async.global after its writes and before the barrier or release that leads to the "
+    "operation; a fence for shared memory is none"
+)
 READ_BEFORE_WAIT = Rule(
     201, "tma-read-before-wait", Severity.ERROR, "bytes are read that an asynchronous copy may not have written yet", _BULK,
     "A bulk or tensor copy into shared memory, or an st.async, is complete when the phase of its mbarrier is: a thread may "

@@ -16,6 +16,7 @@ _ADD, _RELEASE = "atom.add or red.add", "atom.exch and .release"
 _FLAG = "st.release.gpu (or fence and atomic) and ld.acquire.gpu"
 _CLUSTER = "(cluster.sync(), barrier.cluster.arrive and wait)"
 WIDE_INDEX = "compute the index in 64 bits: widen a factor before the product"
+_ALIGNMENTS = (8, 16, 32, 64, 128, 256, 512, 1024)
 # Of each language, longer texts before those that they contain.
 TERMS: Mapping[str, Mapping[str, str]] = {
     "triton": {
@@ -68,8 +69,12 @@ TERMS: Mapping[str, Mapping[str, str]] = {
         "wgmma.commit_group": "wgmma.commit_group (CUTLASS: warpgroup_commit_batch())",
         "wgmma.fence.sync.aligned": "wgmma.fence (CUTLASS: warpgroup_arrive())",
         "wgmma.fence": "wgmma.fence (CUTLASS: warpgroup_arrive())",
-        "fence.mbarrier_init": "cuda::ptx::fence_mbarrier_init (CUTLASS: fence_barrier_init())",
+        "fence.proxy.async.global": "cuda::ptx::fence_proxy_async(cuda::ptx::space_global)",
+        **dict.fromkeys(("fence.mbarrier_init.release.cluster", "fence.mbarrier_init"), "cuda::ptx::fence_mbarrier_init "
+                        "(CUTLASS: fence_barrier_init())"),
+        "mbarrier.init's count": "the count that its init was given (init of a cuda::barrier)",
         "mbarrier.init": "mbarrier.init (init of a cuda::barrier)",
+        **{f".align {n}": f"alignas({n})" for n in _ALIGNMENTS},
         "bar.warp.sync": "__syncwarp()",
         "bar.sync": "__syncthreads()",
     },

@@ -1,6 +1,5 @@
 """ldmatrix, stmatrix and movmatrix (PTX ISA 9.1, Warp Level Matrix Multiply-Accumulate Instructions)."""
 
-from mmulator.base.codegen.lang import Native
 from mmulator.base.codegen.types import u8, u32
 from mmulator.base.codegen.values import constant
 from mmulator.compiler.emit.block import LANES
@@ -8,8 +7,9 @@ from mmulator.compiler.emit.emitter import Emitter
 from mmulator.compiler.lowering import definedness
 from mmulator.compiler.lowering.binding import means
 from mmulator.compiler.lowering.operands import address_of, elements, registers, results, state_space
+from mmulator.isa.matrix_move import ROWS
 from mmulator.matrix.layouts.operands import row_bytes
-from mmulator.matrix.twin.moves import movmatrix_function
+from mmulator.matrix.twin.moves import register_move
 from mmulator.ptx.tree import Instruction
 from mmulator.runtime.native.hooks.events import lanes_stored
 from mmulator.runtime.native.hooks.operands import operand_refused
@@ -46,13 +46,9 @@ def stmatrix(e: Emitter, ins: Instruction) -> None:
         e.call(lanes_stored, e.w, rows, at, rt.base_of(state_space(form)), bytes, image, 1, e.site)
 
 
-@means("movmatrix")
-def movmatrix(e: Emitter, ins: Instruction) -> None:
-    between_registers(e, ins, movmatrix_function(ins.form))
-
-
-def between_registers(e: Emitter, ins: Instruction, move: Native) -> None:
-    d, a = ins.operands
+@means(*(row.name for row in ROWS if row.moves))
+def between_registers(e: Emitter, ins: Instruction) -> None:
+    (d, a), move = ins.operands, register_move(ins.form)
     out = e.room(U32)
     e.call(move, registers(e, a), out)
     results(e, d, out, ins)

@@ -4,6 +4,7 @@ The manual wants a map at a multiple of 64 bytes; programs that keep it in a Pyt
 """
 
 import ctypes
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ from mmulator.matrix.layouts.tensormap import Encoded
 from mmulator.matrix.layouts.tensormap.fields import BYTES, GLOBAL_ADDRESS, MOST_RANK, WORDS
 from mmulator.matrix.layouts.tensormap.modes import BY_DRIVER as SWIZZLES
 from mmulator.matrix.layouts.tensormap.modes import FILLS, INTERLEAVES, PROMOTIONS
-from mmulator.matrix.layouts.tensormap.rules import check
+from mmulator.matrix.layouts.tensormap.rules import check, refusals
 from mmulator.matrix.layouts.tensormap.types import BY_DRIVER
 
 T = TypeVar("T")
@@ -41,14 +42,32 @@ def _numbers(address: int, kind: Any, count: int, what: str) -> tuple[int, ...]:
     return tuple((kind * count).from_buffer_copy(get_bytes(address, ctypes.sizeof(kind) * count))) if count else ()
 
 
+_CALLED = {
+    "array": "tensorRank", "address": "globalAddress", "shape": "globalDim", "strides": "globalStrides",
+    "element_strides": "elementStrides", "box": "boxDim", "lower": "pixelBoxLowerCorner", "upper": "pixelBoxUpperCorner",
+    "channels": "channelsPerPixel", "pixels": "pixelsPerColumn", "oob_fill": "oobFill",
+}  # fmt: skip
+
+
+def _as_called(parameter: str, m: Encoded) -> str:
+    """The driver's name of a parameter, and the caller's index: `box[0]` of a matrix is boxDim[1]. The driver counts dimensions
+    from the innermost, and globalStrides lack that one.
+    """
+    most = {"strides": m.rank - 2, "lower": m.rank - 3, "upper": m.rank - 3}
+
+    def called(found: re.Match[str]) -> str:
+        name, index = found[1], found[2]
+        return _CALLED.get(name, name) + (f"[{most.get(name, m.rank - 1) - int(index)}]" if index else "")
+
+    return re.sub(r"(\w+)(?:\[(\d+)\])?", called, parameter)
+
+
 def _put(out: int, m: Encoded) -> None:
     if not out:
         raise _refused("tensorMap is a null pointer")
-    try:
-        data = check(m).encode()
-    except OperandError as error:
-        raise Refused(Code.INVALID_VALUE, error) from None
-    put_bytes(out, data)
+    for refusal in refusals(m):
+        raise Refused(Code.INVALID_VALUE, replace(refusal, parameter=_as_called(refusal.parameter, m)).error())
+    put_bytes(out, m.encode())
 
 
 def _described(

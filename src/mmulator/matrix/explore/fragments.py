@@ -23,7 +23,6 @@ from mmulator.matrix.layouts.instruction_descriptor import FORMATS, known_m
 
 FIRST = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"  # what a reader sees first
 COLUMNS = (16, 64, 128, 256)  # N of tcgen05.mma that are shown
-_DROPPED = ("collector", "ashift", "scale_input_d")  # qualifiers of tcgen05.mma that move no element
 _METADATA, _ONLY = ("e", "sp_meta"), "as it is"
 _NUMBERED = ("selector", "byte id", "thread id")
 
@@ -39,7 +38,7 @@ def _tcgen05() -> Iterator[Form]:
     for form in (form for row in ROWS for form in forms_of(row)):
         if not form.kind:
             yield form
-        elif not any(word in form.mnemonic for word in _DROPPED):
+        elif not any(slot.silent and form[slot.name] for slot in form.row.slots):
             yield from _shaped(form)
 
 

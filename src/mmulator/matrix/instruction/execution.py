@@ -97,10 +97,11 @@ def devices_with(form: Form) -> list[str]:
 @lru_cache(maxsize=1024)
 def _function(form: Form) -> Callable[[Form, str, Operands], Array]:
     """The function with the name of the operation (`mma_async`, `load`), from the file of this folder with the name of the
-    family.
+    family; of moves between registers there is one function.
     """
     if not form.is_matrix:
         raise UnsupportedError(f"{form} has operands in tensor memory", hint="`compute` takes matrices, or run a kernel")
     if form.effects.step in (Step.FENCE, Step.COMMIT, Step.WAIT):
         raise UnsupportedError(f"{form} orders other instructions and has no result", hint="run a kernel that contains it")
-    return getattr(import_module(f"mmulator.matrix.instruction.{FILES[form.family]}"), form.op.partition(".")[0])
+    name = "between_registers" if form.row.moves else form.op.partition(".")[0]
+    return getattr(import_module(f"mmulator.matrix.instruction.{FILES[form.family]}"), name)

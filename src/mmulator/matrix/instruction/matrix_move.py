@@ -9,7 +9,7 @@ from mmulator.isa.form import Form
 from mmulator.matrix.instruction.operands import Array, Operands, check_inside, column, image, stored, target
 from mmulator.matrix.layouts.operands import row_bytes
 from mmulator.matrix.twin import images
-from mmulator.matrix.twin.moves import lines, movmatrix_function
+from mmulator.matrix.twin.moves import lines, register_move
 
 
 def ldmatrix(form: Form, device: str, o: Operands) -> Array:
@@ -24,8 +24,9 @@ def stmatrix(form: Form, device: str, o: Operands) -> Array:
     return memory
 
 
-def movmatrix(form: Form, device: str, o: Operands) -> Array:
-    return images.between_registers(movmatrix_function(form), column(form, "a", o["a"])[..., None])
+def between_registers(form: Form, device: str, o: Operands) -> Array:
+    """Any move between registers: its row says which (Row.moves)."""
+    return images.between_registers(register_move(form), column(form, "a", o["a"])[..., None])
 
 
 def _starts(form: Form, o: Operands, limit: int) -> NDArray[np.int64]:

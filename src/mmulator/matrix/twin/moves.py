@@ -161,15 +161,10 @@ def _narrow(row: Value, bit: int, bits: int) -> Value:
 
 
 @lru_cache(maxsize=16)
-def movmatrix_function(form: Form) -> Native:
-    """A function for movmatrix of a warp."""
-    return place_by_place(form, operand_places(form, "a", transposed=True))
-
-
-def place_by_place(form: Form, source: NDArray[np.int64]) -> Native:
-    """A function that moves each element of d from its place in the registers of a. source: the place, by matrix, row and
-    column of d.
-    """
+def register_move(form: Form) -> Native:
+    """A function that moves each element of d from its place in the registers of a, as the row says (Row.moves)."""
+    assert form.row.moves is not None
+    source = form.row.moves(operand_places(form, "a"))
     target = operand_places(form, "d").reshape(-1)
     pairs = [(int(x), int(y)) for x, y in zip(source.reshape(-1), target)]
     ty = CONTAINER[fragment(form, "d").bits]

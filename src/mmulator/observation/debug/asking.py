@@ -74,7 +74,7 @@ def _run(launch: Controlled, memory: Snapshot, trail: TrailUntil) -> TrailUntil:
 
 
 def _read(launch: Controlled, trail: Trail, address: int, size: int) -> bytes:
-    """Bytes of device memory, or of the parameters."""
-    grid = trail.observer.grid
-    regions = (*launch.memory, *((start, array) for start, array, _ in grid.kernel.image.buffers))
-    return read(grid.params, ((start, array.reshape(-1).view("u1")) for start, array in regions), address, size)
+    """Bytes of device memory, or of the parameters, also where the launch is over and its grid has left its kernel."""
+    watched = trail.observer
+    regions = (*launch.memory, *((start, array) for start, array, _ in watched.kernel.image.buffers))
+    return read(watched.grid.params, ((start, array.reshape(-1).view("u1")) for start, array in regions), address, size)

@@ -45,7 +45,6 @@ PROGRAM = {
     "dataBreakpointInfo": "name:text variablesReference?:int frameId?:int bytes?:int asAddress?:bool",
     "threads": "", "stackTrace": "threadId:int startFrame?:int levels?:int", "scopes": "frameId:int",
     "variables": "variablesReference:int filter?:indexed|named start?:int count?:int format?:FORMAT",
-    "setVariable": "variablesReference:int name:text value:text format?:FORMAT",
     "evaluate": "expression:text frameId?:int context?:text format?:FORMAT",
     "completions": "text:text column:int frameId?:int line?:int",
     **dict.fromkeys(("continue", "reverseContinue"), "threadId:int singleThread?:bool"),
@@ -109,7 +108,7 @@ FAULTS, DEADLOCKS = "faults", "deadlocks"
 SUPPORTED: dict[str, str | None] = {
     "supportsConfigurationDoneRequest": "configurationDone", "supportsFunctionBreakpoints": "setFunctionBreakpoints",
     "supportsConditionalBreakpoints": None, "supportsHitConditionalBreakpoints": None, "supportsLogPoints": None,
-    "supportsEvaluateForHovers": "evaluate", "supportsStepBack": "stepBack", "supportsSetVariable": "setVariable",
+    "supportsEvaluateForHovers": "evaluate", "supportsStepBack": "stepBack",
     "supportsGotoTargetsRequest": "gotoTargets", "supportsCompletionsRequest": "completions",
     "supportsModulesRequest": "modules", "supportsRestartRequest": "restart", "supportsValueFormattingOptions": None,
     "supportsExceptionInfoRequest": "exceptionInfo", "supportsDelayedStackTraceLoading": "stackTrace",

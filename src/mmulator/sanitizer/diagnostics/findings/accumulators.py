@@ -29,7 +29,7 @@ def memory(resident: Resident) -> Sequence[np.ndarray] | None:
     state = np.zeros(warps, checks.Accumulators.numpy_dtype())
     cells = np.zeros((warps, count), checks.Cell.numpy_dtype())
     operations = np.zeros((warps, checks.OPERATIONS), checks.Issued.numpy_dtype())
-    kinds = kernel.once(_kinds)
+    kinds = kernel.once_stored(_kinds)
     state["cells"] = pointer(cells) + np.arange(warps) * cells.strides[0]
     state["operations"] = pointer(operations) + np.arange(warps) * operations.strides[0]
     state["kinds"], state["count"] = pointer(kinds), count

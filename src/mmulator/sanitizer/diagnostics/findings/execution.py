@@ -76,7 +76,7 @@ def of_cluster(resident: Resident) -> np.ndarray | None:
     setmaxnreg.
     """
     shape, kernel = resident.grid.shape, resident.grid.kernel
-    if not kernel.once(_has_steps):
+    if not kernel.once_stored(_has_steps):
         return None
     return np.zeros(-(-shape.warps // WARPS) * shape.cluster_size, Steps.numpy_dtype())
 
@@ -88,7 +88,7 @@ def _has_barriers(kernel: CompiledKernel) -> bool:
 def of_barriers(resident: Resident) -> np.ndarray | None:
     """Memory for the barriers that lanes of a cluster have skipped; None if the kernel has no barrier."""
     shape, kernel = resident.grid.shape, resident.grid.kernel
-    return np.zeros(shape.warps * shape.cluster_size, Skipping.numpy_dtype()) if kernel.once(_has_barriers) else None
+    return np.zeros(shape.warps * shape.cluster_size, Skipping.numpy_dtype()) if kernel.once_stored(_has_barriers) else None
 
 
 SENTENCES: Sentences = {

@@ -13,7 +13,7 @@ from mmulator.runtime.launch.grid import Grid
 from mmulator.runtime.launch.resident import Resident
 from mmulator.runtime.native.state import LANES
 from mmulator.sanitizer.checks.proxy_state import GATHERED, METS, NO_RELEASE, UNORDERED, BulkLane, Gathered, Proxies
-from mmulator.sanitizer.diagnostics.findings.context import FindingContext, Sentences, location, memory_text
+from mmulator.sanitizer.diagnostics.findings.context import FindingContext, Said, Sentences, location, memory_text
 from mmulator.sanitizer.shadow.records import Met
 
 
@@ -42,9 +42,9 @@ def _fences(kernel: CompiledKernel) -> list[tuple[Instruction, str]]:
     return [(ins, str(of["space"])) for ins, of in slots if of.get("proxy") == "async" and of.get("space")]
 
 
-def _fence_missing(c: FindingContext) -> str:
-    """The message of a missing proxy fence; it names a fence for another state space if one lies between the accesses in the
-    text.
+def _fence_missing(c: FindingContext) -> Said:
+    """The message of a missing proxy fence, and the hint of bytes in global memory. It names a fence for another state space if
+    one lies between the accesses in the text.
     """
     said = f"bytes that {c.against} wrote are read through the asynchronous proxy with no fence.proxy.async between"
     shared = int(c.entry["at"]) >> SLOT_SHIFT == SLOT_SHARED
@@ -52,8 +52,9 @@ def _fence_missing(c: FindingContext) -> str:
     for ins, space in c.grid.kernel.once(_fences):
         if space.startswith("shared") != shared and begin < ins.span.start < end:
             here = "shared" if shared else "global"
-            return f"{said}: {ins.mnemonic} ({location(ins)}) is for .{space}, and these bytes are in {here} memory"
-    return said
+            said += f": {ins.mnemonic} ({location(ins)}) is for .{space}, and these bytes are in {here} memory"
+            break
+    return said if shared else (said, c.where(), rules.GLOBAL_FENCE)
 
 
 def _read_before_wait(c: FindingContext) -> str:

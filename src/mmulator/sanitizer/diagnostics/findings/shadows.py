@@ -86,22 +86,32 @@ def sums_of_lanes(kernel: CompiledKernel) -> np.ndarray:
 
 def written_memory(grid: Grid) -> Set[int]:
     """The starts of the memory that the launch may write: the arguments to which the kernel's stores lead, or all memory."""
-    memory = [*grid.buffers, *grid.regions]
-    every = {m.start for m in memory}
-    function, words = grid.kernel.program.entry.function, grid.arguments.params
-    starts: dict[tuple[str, int], int] = {}
-    for p, at in zip(function.params, grid.arguments.offsets):
-        for byte in range(0, p.size - POINTER + 1, POINTER):
+    memory, words = [*grid.buffers, *grid.regions], grid.arguments.params
+    starts: dict[str, int] = {}
+    for (name, size), at in zip(grid.kernel.once_stored(_parameters), grid.arguments.offsets):
+        for byte in range(0, size - POINTER + 1, POINTER):
             value = int.from_bytes(words[at + byte : at + byte + POINTER].tobytes(), "little")
             found = next((m.start for m in memory if m.start <= value < m.end), None) if value else None
             if found is not None:
-                starts[p.name, byte] = found
-    known = grid.kernel.answers.setdefault(written_memory, {})
-    if (given := frozenset(starts)) not in known:
-        calls = len(grid.kernel.program.functions) > 1
-        known[given] = None if calls else stored_through(function, starts)
-    through = known[given]
-    return every if through is None else {starts[key] for key in through}
+                starts[f"{name}+{byte}"] = found
+    through = grid.kernel.once_stored(_stored_through, *sorted(starts))
+    return {m.start for m in memory} if through is None else {starts[key] for key in through}
+
+
+def _parameters(kernel: CompiledKernel) -> tuple[tuple[str, int], ...]:
+    """Name and bytes of each parameter."""
+    return tuple((p.name, p.size) for p in kernel.program.entry.function.params)
+
+
+def _stored_through(kernel: CompiledKernel, *given: str) -> tuple[str, ...] | None:
+    """The pointers among a kernel's parameters through which it writes; None if it may write elsewhere. given: the
+    parameters that are pointers, as NAME+BYTE.
+    """
+    if len(kernel.program.functions) > 1:
+        return None
+    places = {(name, int(byte)): None for name, _, byte in (text.rpartition("+") for text in given)}
+    through = stored_through(kernel.program.entry.function, places)
+    return through if through is None else tuple(sorted(f"{name}+{byte}" for name, byte in through))
 
 
 def of_launch(grid: Grid) -> Sequence[np.ndarray]:
@@ -180,10 +190,10 @@ def _made(grid: Grid, given: Sequence[tuple[int, int, bool]], buffers: int) -> l
     state = np.zeros(1, shadow.LaunchRaces.numpy_dtype())
     room, node_room = min(shadow.MOST - 1, max(LEAST_RECORDS, watched >> 4)), min((1 << 31) - 1, max(LEAST_NODES, watched >> 2))
     records, nodes = stale((room + 1) * shadow.Record.size), stale((node_room + 1) * shadow.Node.size)
-    operands = grid.kernel.once(address_operands)
-    steady = grid.kernel.once(steady_reads)
-    sums = grid.kernel.once(sums_of_lanes)
-    unread = grid.kernel.once(unread_numbers)
+    operands = grid.kernel.once_stored(address_operands)
+    steady = grid.kernel.once_stored(steady_reads)
+    sums = grid.kernel.once_stored(sums_of_lanes)
+    unread = grid.kernel.once_stored(unread_numbers)
     state["operands"], state["steady"], state["sums"] = pointer(operands), pointer(steady), pointer(sums)
     state["unread"] = pointer(unread)
     parts = [state, by_slot, by_address, sheets, operands, steady, sums, unread]
@@ -200,10 +210,11 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray]:
     size = resident.grid.shared
     stride = -(-size >> SHEET_BITS)
     sheets = stride * resident.size
-    patterns = min(1 << (len(resident.grid.kernel.sites) * len(resident.warps)).bit_length(), shadow.PATTERNS)
+    unread = resident.grid.kernel.once_stored(unread_numbers)
+    patterns = min(1 << (len(unread) * len(resident.warps)).bit_length(), shadow.PATTERNS)
     room, node_room = SHARED_RECORDS, max(4 * LEAST_NODES, size * resident.size)
     state = np.zeros(1, shadow.Races.numpy_dtype())
-    state["loads"] = loads = int(resident.grid.kernel.once(unread_numbers).max())
+    state["loads"] = loads = int(unread.max())
     arrays: dict[str, np.ndarray] = {
         "cells": blank(-(-sheets // GROUP) * GROUP * SHEET_CELLS, np.dtype(np.uint64)), "sheets": np.zeros(sheets + 1, np.uint32),
         "verdicts": np.zeros(len(resident.warps) * shadow.VERDICTS, shadow.Verdict.numpy_dtype()),

@@ -27,7 +27,7 @@ def memory(resident: Resident) -> Sequence[np.ndarray] | None:
         "cells": blank(resident.size * checks.QUARTERS * TENSOR_COLUMNS * checks.Cells.size, np.dtype(np.uint8)),
         "movers": np.zeros(warps, checks.Mover.numpy_dtype()), "issuers": np.zeros(warps * LANES, checks.Issuer.numpy_dtype()),
         "held": np.zeros(resident.size, checks.Held.numpy_dtype()), "after": np.zeros(warps * LANES, np.uint32),
-        "read": kernel.once(_read_loads),
+        "read": kernel.once_stored(_read_loads),
     }  # fmt: skip
     for name, part in parts.items():
         state[name] = pointer(part)

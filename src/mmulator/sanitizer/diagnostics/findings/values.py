@@ -128,7 +128,7 @@ def _no_source(c: FindingContext) -> str:
 
 
 def _nobody(c: FindingContext) -> str:
-    since = ", or not since a discard" if c.grid.kernel.once(_discards) else ""
+    since = ", or not since a discard" if c.grid.kernel.once_stored(_discards) else ""
     return f"neither the host nor a kernel has written them{since}"
 
 
@@ -170,7 +170,7 @@ def of_launch(grid: Grid) -> Sequence[np.ndarray] | None:
     """The watched memory with bytes that are unwritten, or may be when a kernel discards some, as a state and its arrays; None if
     there is none.
     """
-    loses, rows = grid.kernel.once(_discards), []
+    loses, rows = grid.kernel.once_stored(_discards), []
     for r in grid.regions:
         if r.written is not None and (loses or not r.written.whole):
             marks = r.written.doubted() if loses else r.written.marks
@@ -181,7 +181,7 @@ def of_launch(grid: Grid) -> Sequence[np.ndarray] | None:
     if not rows:
         return None
     stretches = np.array([(0, 0, 0), *(row[:3] for row in rows)], Stretch.numpy_dtype())
-    atomics = grid.kernel.once(_atomics)
+    atomics = grid.kernel.once_stored(_atomics)
     state = np.zeros(1, WatchedLaunch.numpy_dtype())
     state["stretches"], state["count"], state["atomics"] = pointer(stretches), len(stretches), pointer(atomics)
     return [state, stretches, atomics, *(row[3] for row in rows)]

@@ -208,7 +208,7 @@ def _loop(grid: Grid, resident: Resident, cta: ResidentCta, g: LaneGroup, at: In
 
 def of_cluster(resident: Resident) -> Sequence[np.ndarray] | None:
     """Memory of a resident cluster for sanitizer/checks/waits.py."""
-    if resident.grid.kernel.once(_reads_clock):
+    if resident.grid.kernel.once_stored(_reads_clock):
         return None
     head, table = np.zeros(1, Stillness.numpy_dtype()), np.zeros(len(resident.warps), LOOK)
     head["looks"] = pointer(table)
