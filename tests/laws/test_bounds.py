@@ -103,6 +103,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "nothing_written_at.bytes": (16, "of one access"), "nothing_at.bytes": (MOST_ROW, "of an atomic operation, or a row"),
     "lane_read.bytes": (16, "of an element"), "lane_read.count": (8, "elements of a vector"),
     "lanes_read_unwritten.whole": (32, "bytes of a vector"), "visit.count": (1 << 12, "cells of a sheet"),
+    "is_set.count": (SHARED, "bytes of one access"),
     "set_bits.last": (SHARED // 64, "words for the bytes of one access"), "live_in.last": (SHARED // 8, "mbarriers there can be"),
     # what fills up, and is emptied when it is full
     "cluster.under_way": (TRANSFERS, "transfers.py"), "any_awaited.count": (TRANSFERS, "cluster.under_way"),
@@ -150,6 +151,7 @@ WALKS: dict[str, tuple[int, str]] = {
     "search: high - low > 1": (64, "halves"), "area_of: high - low > 1": (64, "halves"),
     "stretch_of: high - low > 1": (64, "halves"), "lanes_read_unwritten: left != 0": (32, "each round takes the highest bit"),
     "row_brought: i < u64(box.high)": (MOST_ROW, "i grows"),
+    "print_bytes: chunk <= begin + bytes - 1 >> CHUNK_SHIFT": (SHARED // (1 << 15) + 2, "chunks of the bytes of one access"),
     "touch: left != 0": (SHARED // 256 + 2, "sheets of what has been found to be there"),
     "list_fine: left != 0": (READERS, "a list of readers"), "joined: left != 0": (READERS, "a list of readers"),
     "check_readers: left != 0": (READERS, "a list of readers"), "with_write: left != 0": (READERS, "a list of readers"),

@@ -23,7 +23,8 @@ seeds=3: what so many seeds find, told as one, and counted; of arrays that are f
 habits=["a-rule"]: notes that the kernel has, as what compilers make has, whatever is changed. memory=[(0x700000000000, "u32[64]
 0", "a table")]: arrays at these addresses. host=[(0x5000, 0x6000, "the heap")]: memory of a program of C++ that no kernel may
 use. freed=[(0x5000, 0x6000, "device memory", "main at a.cu:7")]: memory that was freed. `//! a, b: grid=2`: what the launch has
-instead for these revisions.
+instead for these revisions. What a host program does with several kernels stands in lines that begin with `//>`
+(tests/support/steps.py). A line `// nvcc -g` of a NAME.cu names more options of nvcc.
 """
 
 import os
@@ -49,7 +50,7 @@ from mmulator.ptx.program.static import static_findings
 from mmulator.runtime.launch.regions import FREED
 from mmulator.runtime.options import CompileOptions
 from mmulator.sanitizer.diagnostics.faults.memory import host_memory
-from tests.support import forks, places
+from tests.support import forks, places, steps
 from tests.support.nvcc import nvcc
 from tests.support.waiting import PATIENCE
 
@@ -187,6 +188,9 @@ def launch(file: Path, change: str | None = None, seed: int = 0, **more: Any) ->
         return SimpleNamespace(findings=union(run.findings for run in runs), runs=seeds)
     host_memory[:] = [lambda at: next(((range(a, b), name) for a, b, name in own if a <= at < b), None)] if own else []
     try:
+        if steps.is_program(file):
+            settings = {name: said[name] for name in ("sanitize", "seed", "timeout", "threads") if name in said}
+            return steps.run(text(file, change), file.name, **settings)
         if said["sanitize"] == "static":
             return SimpleNamespace(findings=static_findings(module_of(file, change).tree))
         if filled:
@@ -252,7 +256,7 @@ def rules_found(result: Any) -> frozenset[str]:
 # what is said -----------------------------------------------------------------------------------------------------------
 def marks_found(file: Path, result: Any) -> frozenset[Mark]:
     """The lines that findings point at, with their rules; without findings that of an error, with its kind."""
-    found = {(f.span.line, f.rule) for f in result.findings}
+    found = {(steps.line_of(f), f.rule) for f in result.findings}
     if isinstance(result, mm.errors.MmulatorError) and not found:
         kind = getattr(result, "fault", "") or type(result).__name__
         head = next(n for n, line in enumerate(file.read_text().splitlines(), 1) if line.startswith("//!"))
@@ -282,12 +286,13 @@ def output(file: Path) -> tuple[str, frozenset[Mark]]:
         command = [sys.executable, file.name]
         if file.suffix == ".cu":
             target = "-gencode", "arch=compute_90a,code=[compute_90a,sm_90a]"
-            nvcc(*target, "-lineinfo", "-cudart", "shared", "-o", file.stem, file.name, cwd=folder, check=True)
+            more = re.findall(r"^// nvcc (.*)", file.read_text(), re.M)
+            nvcc(*target, *more, "-lineinfo", "-cudart", "shared", "-o", file.stem, file.name, cwd=folder, check=True)
             command = [str(Path(folder, file.stem))]
         command = ["-m", "mmulator", "exec", "--sanitize", *command]
         done = forks.run(command, Path(folder), os.environ | environment, together=True)
     text = re.sub(rf"/\S*/(?={file.name})", "", re.sub(r"\b0x[0-9a-f]{9,}", "0x...", done.stdout))
-    told = re.findall(rf"\({file.name}:(\d+)\): (?:error|warning|note): (?:(?!\n\n)[^\[])*\[([\w,\s-]+)\]", text)
+    told = re.findall(rf"(?:\(|^){file.name}:(\d+)\)?: (?:error|warning|note): (?:(?!\n\n)[^\[])*\[([\w,\s-]+)\]", text, re.M)
     marks = frozenset((int(line), rule) for line, rules in told for rule in re.split(r",\s+", rules))
     return re.sub(r"(\.ptx|<ptx>):\d+((:|, )\d+)*", r"\1:N", text), marks
 

@@ -145,6 +145,8 @@ def become(words: list[str], environment: Mapping[str, str]) -> NoReturn:
     try:
         if environment.get("MMULATOR_EXEC") == sys.prefix:
             open_doors()
+            if environment.get("MMULATOR_SANITIZE"):
+                driver.current()  # as torch's import does
         if kind == "-m":
             runpy._run_module_as_main(words[1])
         main.__file__ = words[0]

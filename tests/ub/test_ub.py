@@ -31,7 +31,7 @@ def test_what_is_wrong_is_found_and_told(number: int, request: pytest.FixtureReq
 @compiled
 @pytest.mark.parametrize("file", [file for file in breaches.every() if file.suffix != ".ptx"], ids=lambda file: file.name)
 def test_a_program_is_told_of_its_own_lines(file: Path) -> None:
-    for words, library in {"import triton": "triton", "from numba import": "numba_cuda"}.items():
+    for words, library in {"import triton": "triton", "from numba import": "numba_cuda", "import torch": "torch"}.items():
         pytest.importorskip(library if words in file.read_text() else "mmulator")
     (program,), (text, marks) = breaches.revisions(file), breaches.output(file)
     assert marks == program.marks, text

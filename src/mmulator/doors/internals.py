@@ -43,6 +43,7 @@ TORCH = {
     "torch._C._dispatch_has_kernel": DEVICE,
     "torch._C._should_allow_numbers_as_tensors": DEVICE,
     "torch._C._len_torch_function_stack": DEVICE,
+    "torch._C._current_graph_task_id": DEVICE,
     "torch._ops.OpOverload": DEVICE,
     # tensors and their memory
     "torch._C.TensorBase": DEVICE,

@@ -36,6 +36,7 @@ SanitizedLaunch = Struct("SanitizedLaunch", [
     ("forgotten", u64),  # number of times that a full pool made accesses count as ordered
     ("orders", ptr), ("races", ptr), ("proxies", ptr), ("values", ptr),
     ("certifies", u64),  # whether doubts are noted
+    ("footprint", ptr),  # checks/footprint.py, for the order between launches
 ])  # fmt: skip
 
 # The state of a resident cluster, in Cluster.sanitizer: a pointer for each topic that needs memory.

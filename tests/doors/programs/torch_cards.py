@@ -44,6 +44,7 @@ def graphs_do_what_was_captured_again() -> None:
 
         with torch.cuda.stream(stream):
             step(), step()
+        torch.cuda.current_stream().wait_stream(stream)
         graph, losses = torch.cuda.CUDAGraph(), []
         if captured:
             with torch.cuda.graph(graph):

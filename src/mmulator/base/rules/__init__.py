@@ -6,10 +6,22 @@ is in sanitizer/checks/ (while a kernel runs) and in ptx/program/static.py (in i
 than the names of two instructions is in sanitizer/diagnostics/findings/.
 """
 
-from mmulator.base.rules import accumulators, execution, mbarriers, operands, proxies, races, tensor_memory, text, values, waits
+from mmulator.base.rules import (
+    accumulators,
+    execution,
+    launches,
+    mbarriers,
+    operands,
+    proxies,
+    races,
+    tensor_memory,
+    text,
+    values,
+    waits,
+)
 from mmulator.base.rules.rule import Rule, Severity
 
-_TOPICS = (accumulators, proxies, races, mbarriers, operands, execution, values, waits, text, tensor_memory)
+_TOPICS = (accumulators, proxies, races, mbarriers, operands, execution, values, waits, text, tensor_memory, launches)
 TOPICS: dict[str, tuple[Rule, ...]] = {
     topic.__name__.rpartition(".")[2]: tuple(r for r in vars(topic).values() if isinstance(r, Rule)) for topic in _TOPICS
 }

@@ -17,6 +17,7 @@ from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import state
 from mmulator.host.driver.findings import note
+from mmulator.host.driver.streams import ordering
 from mmulator.matrix.instruction.cublas import LibraryProduct, chain, finished, is_chain, rounded
 from mmulator.runtime.launch.arena import bytes_at
 
@@ -57,6 +58,8 @@ class DeviceMatrix:
             return np.empty((self.rows, self.columns), self.dtype)
         span = ((lines - 1) * self.step + inner) * size
         memory.check(self.address, span)
+        if ordering:
+            ordering[-1].used(self.address, lines, self.step * size, inner * size, False)
         flat = bytes_at(host(self.address, span), span).view(self.dtype)
         array = np.lib.stride_tricks.as_strided(flat, (lines, inner), (self.step * size, size))
         return array if self.by_rows else array.T
@@ -67,6 +70,8 @@ class DeviceMatrix:
     def wrote(self) -> None:
         """The library has written all elements."""
         size, (lines, inner), of = np.dtype(self.dtype).itemsize, self._lines(), state().driver.memory
+        if ordering and lines and inner:
+            ordering[-1].used(self.address, lines, self.step * size, inner * size, True)
         if of.watched:
             for line in range(lines):
                 of.wrote(self.address + line * self.step * size, inner * size)

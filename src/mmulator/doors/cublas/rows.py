@@ -23,6 +23,7 @@ from mmulator.doors.libcuda import abi
 from mmulator.doors.libcuda.abi import Refused, get_bytes, put_bytes
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import PRIMARY, state
+from mmulator.host.driver.streams import ordering
 
 version = [13]  # of CUDA, of the library that the process has loaded last
 # cublasStatus_t
@@ -102,6 +103,9 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
         queue = state().stream(work.stream)
         if queue.capture is not None:
             queue.capture.add(queue, "call", work.do)
+        elif ordering:
+            with ordering[-1].on(queue.stream, what=f"the call of {name}"):
+                work.do()
         else:
             work.do()
 
@@ -204,6 +208,8 @@ def give(handle: LibraryHandle, address: int, value: Any, dtype: Any) -> None:
     put_bytes(host(address, len(data)), data)
     if handle.device_scalars:
         state().driver.memory.wrote(address, len(data))
+        if ordering:
+            ordering[-1].used(address, 1, 0, len(data), True)
 
 
 @cache

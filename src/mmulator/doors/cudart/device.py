@@ -15,6 +15,7 @@ from mmulator.doors.library import lifetime, x86_64
 from mmulator.doors.library.machines import HERE
 from mmulator.doors.nvrtc import resident_nvrtc
 from mmulator.host.driver.chips import DRIVER_VERSION
+from mmulator.host.driver.streams import ordering
 
 # Fields of cudaDeviceProp: name, C type, and the number of CUdevice_attribute that it shows (or several, for an array). Fields
 # without a number are 0 or set by name. CUDA 13 left out what stands in _TWELVE, and has the fields of _THIRTEEN and behind it.
@@ -139,7 +140,9 @@ def disable_peer(peer: int) -> None:
 
 @api("cudaDeviceSynchronize cudaThreadSynchronize")
 def synchronize() -> None:
-    """Nothing: each launch is over when its call returns."""
+    """Each launch is over when its call returns; a sanitized program has waited."""
+    if ordering:
+        ordering[-1].synchronize()
 
 
 @api("cudaDeviceReset cudaThreadExit", lost=False)

@@ -66,7 +66,7 @@ def launch_kernel_ex(config: int, host: int, arguments: int) -> None:
 
 def _launch_ex(config: int, handle: int, arguments: int) -> None:
     c = runtime_configuration(config)
-    launches.launch(handle, c.grid, c.block, c.shared, c.stream, arguments, 0, c.cooperative, c.cluster)
+    launches.launch(handle, c.grid, c.block, c.shared, c.stream, arguments, 0, c.cooperative, c.cluster, dependent=c.dependent)
     for event in c.events:
         launches.event_record(event, c.stream)
 

@@ -10,6 +10,8 @@ from mmulator.doors.libcuda import memory as driver
 from mmulator.doors.libcuda.abi import Refused, get, needed, put, put_int
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import check_device, state
+from mmulator.host.driver.memory import DEVICE_KIND, MANAGED, PINNED, REGISTERED
+from mmulator.host.driver.streams import ordering
 
 HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT = range(5)  # cudaMemcpyKind
 _ROW = 512  # bytes to which a line of cudaMallocPitch is rounded up
@@ -25,19 +27,19 @@ def _allocated(out: int, size: int, kind: str) -> None:
 
 @api("cudaMalloc", "pq")
 def malloc(out: int, size: int) -> None:
-    _allocated(out, size, driver.DEVICE_KIND)
+    _allocated(out, size, DEVICE_KIND)
 
 
 @api("cudaMallocManaged", "pqu")
 def malloc_managed(out: int, size: int, flags: int) -> None:
     if flags not in (1, 2) or not size:
         raise Refused(Code.INVALID_VALUE)
-    _allocated(out, size, driver.MANAGED)
+    _allocated(out, size, MANAGED)
 
 
 @api("cudaMallocHost", "pq")
 def malloc_host(out: int, size: int) -> None:
-    _allocated(out, size, driver.PINNED)
+    _allocated(out, size, PINNED)
 
 
 @api("cudaHostAlloc", "pqu")
@@ -55,14 +57,14 @@ answers("cudaMallocAsync", "pqp", lambda size, stream: driver.allocate_on(stream
 def malloc_pitch(out: int, pitch: int, width: int, height: int) -> None:
     line = -(-width // _ROW) * _ROW
     put(pitch, line)
-    _allocated(out, line * height, driver.DEVICE_KIND)
+    _allocated(out, line * height, DEVICE_KIND)
 
 
 @api("cudaMalloc3D", "pE")
 def malloc_3d(out: int, size: ByteExtent) -> None:
     """Write a cudaPitchedPtr."""
     line = -(-size.width // _ROW) * _ROW
-    _allocated(out, line * size.height * size.depth, driver.DEVICE_KIND)
+    _allocated(out, line * size.height * size.depth, DEVICE_KIND)
     for n, value in enumerate((line, size.width, size.height), 1):
         put(out + 8 * n, value)
 
@@ -75,7 +77,7 @@ def pointer_attributes(out: int, address: int) -> None:
         kind, device, there, host = 0, -2, 0, address  # memory that CUDA knows nothing of
     else:
         what = driver.kind_of(allocation.address)
-        kind = {driver.PINNED: 1, driver.REGISTERED: 1, driver.MANAGED: 3}.get(what, 2)
+        kind = {PINNED: 1, REGISTERED: 1, MANAGED: 3}.get(what, 2)
         device, there, host = 0, address, address if kind != 2 else 0
     put_int(out, kind)
     put_int(out + 4, device)
@@ -127,13 +129,20 @@ def perform(stream: int, work: operations.NodeWork) -> None:
     queue = state().stream(stream)
     if queue.capture is not None:
         queue.capture.add(queue, lambda: work)
+    elif ordering:
+        with ordering[-1].on(queue.stream):
+            work.run(stream)
     else:
         work.run(stream)
 
 
 @api("cudaMemcpyAsync", "ppqup")
 def memcpy_async(to: int, source: int, size: int, kind: int, stream: int) -> None:
-    if state().stream(stream).capture is None:
+    queue = state().stream(stream)
+    if queue.capture is None and ordering:
+        with ordering[-1].on(queue.stream):
+            copy(to, source, size, kind)
+    elif queue.capture is None:
         copy(to, source, size, kind)
     else:
         perform(stream, plain(to, source, size, kind))

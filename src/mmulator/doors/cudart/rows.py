@@ -7,7 +7,7 @@
 
 Rows of doors/libcuda say, too, which functions of the driver are the runtime's. A name that the real library exports and no row
 has is refused. The suffixes `_ptsz` and `_ptds` stand for the default stream
-of each thread; a launch is over when its call returns, so these functions are those without the suffix.
+of each thread: these functions are those without the suffix, on that stream.
 
 Source: CUDA Runtime API reference manual 13.0, and 12.9 for what only CUDA 12 has.
 """
@@ -30,6 +30,7 @@ from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import PRIMARY, state
 from mmulator.doors.library.lifetime import keep
+from mmulator.host.driver.streams import ordering
 
 SUCCESS, FORKED, NOT_READY = 0, 3, 600
 _VARIADIC = 4  # flag of a code object whose function has `*args`
@@ -145,7 +146,7 @@ def fail(code: int) -> int:
 
 def guarded(function: Callable[..., Any], name: str, lost: bool = True) -> Callable[..., int]:
     """The function with a code for every outcome. lost: whether it fails once a fault has ended the context."""
-    inner = abi.guarded(function, name)
+    inner = abi.guarded(_own_stream(function) if name.endswith(_SUFFIXES) else function, name)
 
     @wraps(function)
     def call(*args: int) -> int:
@@ -167,6 +168,20 @@ def guarded(function: Callable[..., Any], name: str, lost: bool = True) -> Calla
     return call
 
 
+def _own_stream(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function where the default stream is the thread's own."""
+
+    def call(*args: int) -> Any:
+        threads = state().threads
+        threads.own = True
+        try:
+            return function(*args)
+        finally:
+            threads.own = False
+
+    return call
+
+
 def api(names: str, signature: str = "", lost: bool = True, now: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: a function of the runtime, for each name and its variants. It returns None for success, or a code.
 
@@ -182,8 +197,12 @@ def api(names: str, signature: str = "", lost: bool = True, now: str = "") -> Ca
         plain: Callable[..., Any] = function if whole else lambda *args: function(*args[:takes])
         for name in _variants(names):
             _add(RuntimeRow(name, signature, DOES, "", guarded(plain, name, lost)))
+
+        def waits(*args: Any) -> Any:
+            return ordering[-1].call(plain, *args, 0) if ordering else plain(*args, 0)
+
         for name in _variants(now):
-            _add(RuntimeRow(name, signature[:-1], DOES, "", guarded(lambda *args: plain(*args, 0), name, lost)))
+            _add(RuntimeRow(name, signature[:-1], DOES, "", guarded(waits, name, lost)))
         return function
 
     return register

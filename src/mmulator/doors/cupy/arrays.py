@@ -12,6 +12,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from mmulator.base.errors import LaunchError, UnsupportedError
 from mmulator.host.driver import Region, current
+from mmulator.host.driver.streams import ordering
 from mmulator.runtime.launch.regions import kept, room_behind
 
 # Functions of elements whose results are exact, or rounded once.
@@ -143,6 +144,8 @@ class ndarray(NDArrayOperatorsMixin):
 
     # to the host and back --------------------------------------------------------------------------------------------
     def get(self, stream: Any = None, order: str = "C", out: Any = None, blocking: bool = True) -> np.ndarray:
+        if blocking and ordering:
+            ordering[-1].synchronize()
         if out is not None:
             out[...] = self._host
             return np.asarray(out)

@@ -9,7 +9,7 @@ from mmulator.host.driver import Event as DriverEvent
 from mmulator.host.driver import Stream as DriverStream
 from mmulator.host.driver import current
 from mmulator.host.driver.chips import DRIVER_VERSION
-from mmulator.host.driver.streams import Finished
+from mmulator.host.driver.streams import Finished, ordering
 
 
 class CupyDevice:
@@ -42,7 +42,7 @@ class CupyDevice:
         return self
 
     def synchronize(self) -> None:
-        """Nothing to wait for: launches are synchronous."""
+        synchronize()
 
     @property
     def compute_capability(self) -> str:
@@ -69,8 +69,16 @@ class CupyStream(Finished):
     null: CupyStream
 
     def __init__(self, null: bool = False, non_blocking: bool = False, ptds: bool = False, priority: Any = None) -> None:
-        self.stream: DriverStream = current().default_stream if null or ptds else current().new_stream()
+        self.stream: DriverStream = current().default_stream if null or ptds else current().new_stream(not non_blocking)
         self.ptr = self.stream.handle
+
+    def query(self) -> bool:
+        return self.stream.query()
+
+    done = property(query)
+
+    def synchronize(self) -> None:
+        self.stream.synchronize()
 
     def __enter__(self) -> CupyStream:
         _stack.append(self)
@@ -102,6 +110,15 @@ class CupyEvent(Finished):
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
         self.event = DriverEvent()
 
+    def query(self) -> bool:
+        self.event.synchronize()
+        return True
+
+    done = property(query)
+
+    def synchronize(self) -> None:
+        self.event.synchronize()
+
     def record(self, stream: CupyStream | None = None) -> None:
         self.event.record((stream or current_stream()).stream)
 
@@ -116,7 +133,9 @@ def device_count() -> int:
 
 
 def synchronize() -> None:
-    """Nothing to wait for: launches are synchronous."""
+    """Launches are synchronous; a sanitized program has waited for all streams."""
+    if ordering:
+        ordering[-1].synchronize()
 
 
 def compute_capability() -> str:
@@ -146,7 +165,9 @@ def runtime() -> dict[str, Any]:
     version = DRIVER_VERSION
     return {
         "getDeviceCount": device_count, "getDevice": lambda: 0, "setDevice": lambda device: CupyDevice(device).use() and None,
-        "deviceSynchronize": synchronize, "streamSynchronize": lambda stream: None, "runtimeGetVersion": lambda: version,
+        "deviceSynchronize": synchronize,
+        "streamSynchronize": lambda stream: current().stream(stream).synchronize(),
+        "runtimeGetVersion": lambda: version,
         "driverGetVersion": lambda: version, "memGetInfo": memory, "getDeviceProperties": properties,
         "deviceGetAttribute": lambda number, device: current().device.attributes[number],
         "deviceCanAccessPeer": lambda device, peer: 0, "profilerStart": synchronize, "profilerStop": synchronize,

@@ -28,6 +28,8 @@ from mmulator.doors.libcuda import memory
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import state
+from mmulator.host.driver import Stream
+from mmulator.host.driver.streams import ordering
 
 PLAIN = bytes(8)  # CUgraphEdgeData of a dependency on all of a node
 AUTO_FREE, DEVICE_LAUNCH = 1, 4  # CUgraphInstantiate_flags
@@ -68,6 +70,14 @@ class Node(Named):
     enabled: bool = True
     shown: Any = None
 
+    def run(self, stream: int) -> None:
+        """Do its work, if it is enabled."""
+        if self.enabled and ordering and not isinstance(self.work, LaunchWork | Child | WaitEvent | RecordEvent):
+            with ordering[-1].on(state().stream(stream).stream):
+                self.work.run(stream)
+        elif self.enabled:
+            self.work.run(stream)
+
 
 @dataclass(eq=False)
 class UserObject(Named):
@@ -92,12 +102,14 @@ class Graph(Named):
     of: the graph that this one is a copy of.
     users: references to each user object.
     instances: number of its executables.
+    kept: of its runs, for their order (host/driver/order.py).
     """
 
     nodes: list[Node] = field(default_factory=list)
     of: Graph | None = None
     users: dict[UserObject, int] = field(default_factory=dict)
     instances: int = 0
+    kept: tuple[list[Stream], dict[int, int]] = field(default_factory=lambda: ([], {}))
 
     @property
     def allocates(self) -> bool:
@@ -163,9 +175,15 @@ class Graph(Named):
         self.forget()
 
     def run(self, stream: int) -> None:
+        branches = ordering[-1].branches(state().stream(stream).stream, self.kept) if ordering else None
         for node in self.order():
-            if node.enabled:
-                node.work.run(stream)
+            if branches is not None:
+                with branches.node(node, node.after):
+                    node.run(stream)
+            else:
+                node.run(stream)
+        if branches is not None:
+            branches.end()
 
     def every(self) -> Iterable[Node]:
         """The nodes, and those of the graphs in it."""

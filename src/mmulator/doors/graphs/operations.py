@@ -9,8 +9,11 @@ from typing import Any, NamedTuple, Protocol
 from mmulator.base.errors import UnsupportedError
 from mmulator.doors.libcuda import launches, memory
 from mmulator.doors.libcuda.abi import api, get
+from mmulator.doors.libcuda.clusters import DEPENDENT
 from mmulator.doors.libcuda.memory import DEVICE, HOST, on_stream
+from mmulator.doors.libcuda.state import state
 from mmulator.host.driver import Allocation
+from mmulator.host.driver.streams import ordering
 
 UNIFIED = 4  # CUmemorytype: the address says whose memory it is
 Extent = tuple[int, int, int]
@@ -46,7 +49,8 @@ class LaunchWork(NamedTuple):
 
     def run(self, stream: int) -> None:
         launches.launch(
-            self.handle, self.grid, self.block, self.shared, stream, 0, 0, self.cooperative, self.cluster, self.params
+            self.handle, self.grid, self.block, self.shared, stream, 0, 0, self.cooperative, self.cluster, self.params,
+            any(number == DEPENDENT and value[0] for number, value in self.attributes),
         )
 
 
@@ -137,13 +141,15 @@ class Allocate(NamedTuple):
 
     def run(self, stream: int) -> None:
         memory.put_back(self.memory)
+        if ordering:
+            ordering[-1].given(self.memory.address, self.memory.size, state().stream(stream).stream)
 
 
 class Free(NamedTuple):
     address: int
 
     def run(self, stream: int) -> None:
-        memory.free(self.address)
+        memory.free_on(self.address, stream)
 
 
 # copies of lines and boxes --------------------------------------------------------------------------------------------

@@ -19,17 +19,22 @@ from mmulator.doors.libcuda.state import CudaKernel, state
 from mmulator.runtime.launch.limits import MAX_CLUSTER, PORTABLE_CLUSTER, cluster_shape
 
 Extent = tuple[int, int, int]
-_COOPERATIVE, _CLUSTER = 2, 4  # CUlaunchAttributeID
+_COOPERATIVE, _CLUSTER, DEPENDENT = 2, 4, 6  # CUlaunchAttributeID; the last: programmatic stream serialisation
 _EVENTS = (7, 12)  # programmatic event, launch completion event: recorded when the launch is over, which is soon enough
 # Attributes that change when or where work is done, and no result: cache policies, priorities, memory domains,
-# programmatic launch (the launch before has always ended), scheduling, preferred cluster, shared memory carve-out.
-_HARMLESS = {0, 1, 3, 5, 6, 8, 9, 10, 11, 14, 15, 16}
+# scheduling, preferred cluster, shared memory carve-out.
+_HARMLESS = {0, 1, 3, 5, 8, 9, 10, 11, 14, 15, 16}
 _SIZE = 72  # bytes of a CUlaunchAttribute; its value begins at byte 8
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A CUlaunchConfig. events: handles of events that are recorded."""
+    """A CUlaunchConfig.
+
+    events: handles of events that are recorded.
+    dependent: it may begin before the launch in front of it is over.
+    """
+
 
     grid: Extent
     block: Extent
@@ -38,6 +43,7 @@ class Configuration:
     cooperative: bool
     cluster: Extent | None
     events: tuple[int, ...]
+    dependent: bool = False
 
 
 _CONFIG = struct.Struct("<7I4xQQI")
@@ -60,7 +66,7 @@ def configured(grid: Extent, block: Extent, shared: int, stream: int, attributes
 
     Raises Refused for an unsupported attribute.
     """
-    cooperative, cluster, events = False, None, []
+    cooperative, cluster, events, dependent = False, None, [], False
     for at in range(attributes, attributes + _SIZE * number, _SIZE):
         which = get(at, 4)
         if which == _COOPERATIVE:
@@ -68,11 +74,13 @@ def configured(grid: Extent, block: Extent, shared: int, stream: int, attributes
         elif which == _CLUSTER:
             x, y, z = struct.unpack("<3I", ctypes.string_at(at + 8, 12))
             cluster = (x, y, z)
+        elif which == DEPENDENT:
+            dependent = get(at + 8, 4) != 0
         elif which in _EVENTS:
             events.append(get(at + 8))
         elif which not in _HARMLESS:
             raise unsupported("cuLaunchKernelEx", f"launch attribute {which}")
-    return Configuration(grid, block, shared, stream, cooperative, cluster, tuple(events))
+    return Configuration(grid, block, shared, stream, cooperative, cluster, tuple(events), dependent)
 
 
 def checked(kernel: CudaKernel, grid: Extent, cluster: Extent | None) -> Extent | None:

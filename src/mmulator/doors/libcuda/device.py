@@ -7,6 +7,7 @@ from mmulator.doors.libcuda.codes import CODES, Code, texts
 from mmulator.doors.libcuda.state import POOL, PRIMARY, CudaContext, check_device, state
 from mmulator.doors.library import lifetime
 from mmulator.host.driver.chips import DRIVER_VERSION
+from mmulator.host.driver.streams import ordering
 from mmulator.runtime.launch import printing
 from mmulator.runtime.launch.limits import KIB, MAX_LOCAL
 
@@ -240,9 +241,18 @@ def context_device(out: int) -> None:
     put_int(out, 0)
 
 
-accepts("cuCtxSynchronize", "", current_context)
-# each launch is over when its call returns, and flags say how to wait; there is no second cache to set aside, and no profiler
-accepts("cuCtxSynchronize_v2", "p", since=13000)
+
+
+@api("cuCtxSynchronize", "")
+def synchronize() -> None:
+    """Each launch is over when its call returns; a sanitized program has waited."""
+    current_context()
+    if ordering:
+        ordering[-1].synchronize()
+
+
+api("cuCtxSynchronize_v2", "p", 13000)(lambda _: synchronize())
+# flags say how to wait; there is no second cache to set aside, and no profiler
 accepts("cuCtxSetFlags", "u")
 accepts("cuCtxResetPersistingL2Cache cuProfilerStart cuProfilerStop")
 accepts("cuCtxSetCacheConfig cuCtxSetSharedMemConfig", "i")  # hints

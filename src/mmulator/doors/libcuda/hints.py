@@ -10,6 +10,7 @@ from mmulator.doors.libcuda.abi import Refused, accepts, api, get, get_bytes, pu
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.memory import check
 from mmulator.doors.libcuda.state import state
+from mmulator.host.driver.streams import ordering
 
 NOWHERE, CPU, DEVICE = (0, 0), (2, 0), (1, 0)  # CUmemLocation: type, number
 _PRIORITY = 8  # CUstreamAttrID
@@ -32,7 +33,7 @@ _hints: dict[int, Hints] = {}  # by CU_POINTER_ATTRIBUTE_BUFFER_ID: the number o
 
 def _of(address: int, size: int) -> Hints:
     check(address, size)
-    return _hints.setdefault(memory.attribute(7, address)[0], Hints())
+    return _hints.setdefault(memory.identity_of(memory.find(address).address), Hints())
 
 
 def location(word: int) -> tuple[int, int]:
@@ -129,6 +130,9 @@ def copies(to: int, sources: int, sizes: int, number: int, attributes: int, indi
         ends = get(to + at), get(sources + at), get(sizes + at)
         if queue.capture is not None:
             queue.capture.add(queue, "copy_any", *ends)
+        elif ordering:
+            with ordering[-1].on(queue.stream):
+                memory.copy_any(*ends)
         else:
             memory.copy_any(*ends)
 
@@ -179,8 +183,12 @@ def _writes(size: int, letter: str) -> None:
 
     @api(f"cuStreamWriteValue{8 * size} cuStreamWriteValue{8 * size}_v2", f"pp{letter}u", 11070)
     def write(stream: int, address: int, value: int) -> None:
-        state().stream(stream)
-        memory.fill(address, value, size, 1)
+        queue = state().stream(stream)
+        if ordering:
+            with ordering[-1].on(queue.stream, strong=True):
+                memory.fill(address, value, size, 1)
+        else:
+            memory.fill(address, value, size, 1)
 
 
 _writes(4, "u")

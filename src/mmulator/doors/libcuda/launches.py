@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 from mmulator.base.errors import LaunchError
 from mmulator.doors.libcuda.abi import Refused, accepts, answers, api, get, get_bytes, needed, put, put_bytes
-from mmulator.doors.libcuda.clusters import checked, configuration
+from mmulator.doors.libcuda.clusters import DEPENDENT, checked, configuration
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.modules import blocks_per_multiprocessor
 from mmulator.doors.libcuda.runtime import BARRIER
 from mmulator.doors.libcuda.state import PRIMARY, CudaKernel, EventState, StreamState, state
 from mmulator.host.driver import Event
 from mmulator.host.driver.memory import lent_memory, named_arrays
+from mmulator.host.driver.streams import ordering
 from mmulator.runtime.launch.limits import MAX_BLOCK, MAX_GRID, check_shared, dimensions
 from mmulator.runtime.launch.shape import LaunchShape
 
@@ -43,7 +44,7 @@ def parameters(kernel: CudaKernel, pointers: int, extra: int) -> bytes:
 
 def launch(
     handle: int, grid: Extent, block: Extent, shared: int, stream: int, pointers: int, extra: int, cooperative: bool = False,
-    cluster: Extent | None = None, given: bytes | None = None,
+    cluster: Extent | None = None, given: bytes | None = None, dependent: bool = False,
 ) -> None:  # fmt: skip
     here = state()
     kernel, queue = here.find(handle, CudaKernel), here.stream(stream)
@@ -55,13 +56,18 @@ def launch(
             kernel.shapes[key] = shape
     params = parameters(kernel, pointers, extra) if given is None else given
     if queue.capture is not None:
-        queue.capture.add(queue, "kernel", handle, grid, block, shared, params, cooperative, cluster)
+        queue.capture.add(queue, "kernel", handle, grid, block, shared, params, cooperative, cluster, _attributes(dependent))
         return
     if cooperative:
         image = kernel.library.loaded.module.image
         if BARRIER in image.addresses:  # a launch that ended in a fault may have left it in the middle
             image.bytes_of(BARRIER)[:] = 0
-    here.driver.run(kernel.function, shape, params, lent_memory(), queue.stream, named_arrays)
+    here.driver.run(kernel.function, shape, params, lent_memory(), queue.stream, named_arrays, dependent)
+
+
+def _attributes(dependent: bool) -> tuple[tuple[int, bytes], ...]:
+    """The attributes of a captured launch."""
+    return ((DEPENDENT, dependent.to_bytes(64, "little")),) if dependent else ()
 
 
 def _shape(
@@ -106,7 +112,7 @@ def launch_cooperative(
 @api("cuLaunchKernelEx", "pppp")
 def launch_kernel_ex(config: int, f: int, pointers: int, extra: int) -> None:
     c = configuration(config)
-    launch(f, c.grid, c.block, c.shared, c.stream, pointers, extra, c.cooperative, c.cluster)
+    launch(f, c.grid, c.block, c.shared, c.stream, pointers, extra, c.cooperative, c.cluster, dependent=c.dependent)
     for event in c.events:
         event_record(event, c.stream)
 
@@ -118,7 +124,16 @@ def host_function(stream: int, function: int, data: int) -> None:
     if queue.capture is not None:
         queue.capture.add(queue, "host", function, data)
     else:
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)(data)
+        _called(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function), data)
+
+
+def _called(function: Callable[..., object], *args: int) -> None:
+    """Call a function of the program that comes after the work of a stream."""
+    if ordering:
+        ordering[-1].opened()
+    function(*args)
+    if ordering:
+        ordering[-1].closed()
 
 
 @api("cuStreamAddCallback", "pppu", runtime=True)
@@ -127,7 +142,7 @@ def add_callback(stream: int, function: int, data: int, flags: int) -> None:
     queue = state().stream(stream)
     if queue.capture is not None:
         raise queue.capture.fails(Code.STREAM_CAPTURE_UNSUPPORTED, "a callback of a stream; a host function can be captured")
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(function)(stream, 0, data)
+    _called(ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(function), stream, 0, data)
 
 
 # streams ------------------------------------------------------------------------------------------------------------
@@ -135,7 +150,7 @@ def add_callback(stream: int, function: int, data: int, flags: int) -> None:
 @api("cuStreamCreateWithPriority", "pui", runtime=True)
 def stream_create(out: int, flags: int, priority: int = 0) -> None:
     needed(out)
-    made = StreamState(state().driver.new_stream(), flags, min(max(priority, -5), 0))
+    made = StreamState(state().driver.new_stream(not flags & 1), flags, min(max(priority, -5), 0))
     handle = state().add(made)
     state().streams[handle] = made
     put(out, handle)
@@ -153,7 +168,13 @@ def _of_stream(value: Callable[[StreamState, int], int]) -> Callable[[int], int]
     return lambda handle: value(state().stream(handle), handle)
 
 
-accepts("cuStreamSynchronize cuStreamQuery", "p", lambda handle: state().stream(handle), runtime=True)
+def _waited(handle: int) -> None:
+    queue = state().stream(handle)
+    if ordering:
+        ordering[-1].synchronize(queue.stream)
+
+
+accepts("cuStreamSynchronize cuStreamQuery", "p", _waited, runtime=True)
 answers("cuStreamGetPriority", "pp", _of_stream(lambda queue, _: queue.priority), 1, runtime=True)
 answers("cuStreamGetFlags", "pp", _of_stream(lambda queue, _: queue.flags), 1, runtime=True)
 answers("cuStreamGetId", "pp", _of_stream(lambda _, handle: handle), 1, 8, runtime=True)
@@ -211,7 +232,13 @@ def _recorded(handle: int) -> EventState:
     return found
 
 
-accepts("cuEventQuery cuEventSynchronize", "p", _recorded, runtime=True)
+def _happened(handle: int) -> None:
+    found = _recorded(handle)
+    if ordering:
+        ordering[-1].known(found.event)
+
+
+accepts("cuEventQuery cuEventSynchronize", "p", _happened, runtime=True)
 
 
 @api("cuEventElapsedTime cuEventElapsedTime_v2", "ppp", 12080, runtime="EventElapsedTime EventElapsedTime_v2")

@@ -15,7 +15,7 @@ from pathlib import Path
 from mmulator.base.errors import UnsupportedError
 from mmulator.base.refusals import register
 from mmulator.doors.graphs import calls, captures, operations, structs
-from mmulator.doors.libcuda import abi, clusters, device, hints, launches, memory, modules, tensormaps, virtual
+from mmulator.doors.libcuda import abi, clusters, device, hints, launches, memory, modules, pointers, tensormaps, virtual
 from mmulator.doors.libcuda.abi import (
     ENTRIES,
     Refused,
@@ -37,7 +37,7 @@ from mmulator.doors.library.machines import HERE
 
 SONAME = "libcuda.so.1"
 CHAPTERS = (
-    device, memory, virtual, hints, modules, launches, clusters, tensormaps, operations, captures, calls, structs,
+    device, memory, pointers, virtual, hints, modules, launches, clusters, tensormaps, operations, captures, calls, structs,
 )  # fmt: skip
 # What destructors of C++ libraries call before or when they give something back (PyCUDA): a failure would end the process.
 AT_THE_END = {

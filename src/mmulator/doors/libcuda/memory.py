@@ -5,6 +5,7 @@ before a byte moves. In a program of C++ device memory has addresses at which th
 """
 
 import ctypes
+import mmap
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,15 +15,15 @@ from mmulator.base.errors import LaunchError
 from mmulator.doors.libcuda.abi import Refused, accepts, answers, api, get, get_bytes, needed, put
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.device import current_context
-from mmulator.doors.libcuda.state import POOL, PRIMARY, check_device, state
+from mmulator.doors.libcuda.state import POOL, check_device, state
 from mmulator.host.driver import Allocation
 from mmulator.host.driver.findings import caller
-from mmulator.host.driver.memory import LARGE
+from mmulator.host.driver.memory import ALIGN, DEVICE_KIND, LARGE, MANAGED, PINNED, REGISTERED
+from mmulator.host.driver.streams import ordering
 from mmulator.runtime.launch.arena import bytes_at
 from mmulator.runtime.launch.limits import host_memory
 
 HOST, DEVICE = 1, 2  # CUmemorytype
-DEVICE_KIND, PINNED, REGISTERED, MANAGED = "device memory", "pinned memory", "registered memory", "managed memory"
 _kinds: dict[int, str] = {}  # kinds of allocations, by address
 _used = [0]  # bytes of device memory
 _flags: dict[int, int] = {}
@@ -50,7 +51,8 @@ def allocate(size: int, kind: str) -> int:
     try:
         device = kind == DEVICE_KIND
         place = caller() if driver.settings.why else str
-        address = driver.memory.allocate(size, kind, device and driver.watches, device and state().hides, place).address
+        hidden, align = device and state().hides, mmap.PAGESIZE if ordering and not device else ALIGN
+        address = driver.memory.allocate(size, kind, device and driver.watches, hidden, place, align).address
     except MemoryError:
         raise Refused(Code.OUT_OF_MEMORY) from None
     if kind == MANAGED and size < LARGE:  # pages of the host's system have zeros in them, and programs count on that
@@ -59,6 +61,8 @@ def allocate(size: int, kind: str) -> int:
     _identities[address] = next(_identity)
     if device:
         _used[0] += size
+    if ordering:
+        ordering[-1].allocated(address, size)
     return address
 
 
@@ -78,8 +82,21 @@ def charge(size: int) -> None:
 def free(address: int) -> None:
     if not address:
         return
+    _check_first(address)
+    if ordering and address not in _from:
+        ordering[-1].synchronize()  # as CUDA's driver may, and does, for memory that belongs to no pool
+    elif ordering:
+        ordering[-1].freed(address, _from[address][1], label=_kinds[address])
+    _free(address)
+
+
+def _check_first(address: int) -> None:
     if address not in _kinds:  # also what is mapped there
         raise Refused(Code.INVALID_VALUE, LaunchError(f"free of address 0x{address:x}, which is no allocation's first byte"))
+
+
+def _free(address: int) -> None:
+    """Take memory back, whoever has ordered it."""
     try:
         size = state().driver.memory.free(address, caller())
     except LaunchError as why:
@@ -96,6 +113,11 @@ def free(address: int) -> None:
 def kind_of(address: int) -> str:
     """The kind of memory of an allocation that begins at an address."""
     return _kinds.get(address, DEVICE_KIND)
+
+
+def identity_of(address: int) -> int:
+    """The number of an allocation that begins at an address, which no other one has had; 0 if there is none."""
+    return _identities.get(address, 0)
 
 
 def free_all() -> None:
@@ -134,6 +156,9 @@ def on_stream(names: str, signature: str, since: int = 2000) -> Callable[[Callab
             queue = state().stream(args[-1])
             if queue.capture is not None:
                 queue.capture.add(queue, function.__name__, *args[:-1])
+            elif ordering:
+                with ordering[-1].on(queue.stream):
+                    function(*args[:-1])
             else:
                 function(*args[:-1])
 
@@ -156,6 +181,8 @@ def allocate_on(stream: int, size: int, pool: int = POOL) -> int:
         address = allocate(size, found.kind)
         _from[address] = found, size
         found.count(size)
+        if ordering:
+            ordering[-1].given(address, size, queue.stream)
         return address
     captured: int = queue.capture.add(queue, "allocate", size).address
     return captured
@@ -219,7 +246,12 @@ def free_on(address: int, stream: int) -> None:
     if queue.capture is not None:
         queue.capture.add(queue, "free", address)
     else:
-        free(address)
+        if not address:
+            return
+        _check_first(address)
+        if ordering:
+            ordering[-1].freed(address, find(address).size, queue.stream, _kinds[address])
+        _free(address)
 
 
 @api("cuMemHostRegister cuMemHostRegister_v2", "pqu", 6050, runtime="HostRegister")
@@ -260,54 +292,17 @@ def mem_info(free_bytes: int, total: int) -> None:
     put(total, memory)
 
 
-# what is known of a pointer -----------------------------------------------------------------------------------------
-def attribute(number: int, address: int) -> tuple[int, int]:
-    """(value, bytes) of a pointer attribute. Raises Refused."""
-    a = find(address)
-    kind = _kinds.get(a.address, DEVICE_KIND)
-    host = kind in (PINNED, REGISTERED)
-    known = {
-        1: (PRIMARY, 8), 2: (HOST if host else DEVICE, 4), 3: (address, 8), 6: (0, 4), 7: (_identities.get(a.address, 0), 8),
-        8: (int(kind == MANAGED), 4), 9: (0, 4), 10: (0, 4), 11: (a.address, 8), 12: (a.size, 8), 13: (1, 4), 14: (0, 8),
-        15: (0, 4), 16: (3, 4), 17: (POOL if kind == DEVICE_KIND else 0, 8), 20: (_identities.get(a.address, 0), 8),
-    }  # fmt: skip
-    if host or kind == MANAGED:
-        known[4] = (address, 8)
-    if number not in known:
-        raise Refused(Code.INVALID_VALUE)
-    return known[number]
-
-
-@api("cuPointerGetAttribute", "pip")
-def pointer_attribute(out: int, number: int, address: int) -> None:
-    value, size = attribute(number, address)
-    put(out, value, size)
-
-
-_UNKNOWN = {9: (-2, 4), 1: (0, 8), 2: (0, 4), 3: (0, 8), 4: (0, 8), 8: (0, 4), 13: (0, 4)}
-
-
-@api("cuPointerGetAttributes", "uppp")
-def pointer_attributes(number: int, numbers: int, outs: int, address: int) -> None:
-    """Write several attributes of a pointer; those of unknown memory are zeros, and no error."""
-    for n in range(number):
-        which, out = get(numbers + 4 * n, 4), get(outs + 8 * n)
-        try:
-            value, size = attribute(which, address)
-        except Refused:
-            value, size = _UNKNOWN.get(which, (0, 8))
-        put(out, value, size)
-
-
-accepts("cuPointerSetAttribute", "pip", lambda value, number, address: find(address))
-
-
 # copies -------------------------------------------------------------------------------------------------------------
 def move(to: int, source: int, size: int) -> None:
     if size:
         memory = state().driver.memory
+        if ordering:
+            ordering[-1].opened()
         ctypes.memmove(memory.host_place(to, size), memory.host_place(source, size), size)
         memory.copied(to, source, size)
+        if ordering:
+            ordering[-1].closed()
+            ordering[-1].copied(to, source, size)
 
 
 @on_stream("cuMemcpyHtoDAsync cuMemcpyHtoDAsync_v2", "ppqp", 3020)
@@ -353,8 +348,13 @@ def fill(address: int, value: int, size: int, number: int) -> None:
     check(address, size * number)
     if number:
         memory = state().driver.memory
+        if ordering:
+            ordering[-1].opened()
         bytes_at(memory.host_place(address, size * number), size * number).view(f"u{size}")[:] = value & ((1 << 8 * size) - 1)
         memory.wrote(address, size * number)
+        if ordering:
+            ordering[-1].closed()
+            ordering[-1].filled(address, size * number)
 
 
 def fill_plane(address: int, pitch: int, value: int, size: int, width: int, height: int) -> None:

@@ -87,8 +87,7 @@ class CudaState:
         self.retained, self.hides = 0, False
         self.threads = threading.local()
         self.legacy = StreamState(current().default_stream)
-        per_thread = StreamState(current().default_stream)
-        self.streams: dict[int, StreamState] = {0: self.legacy, LEGACY: self.legacy, PER_THREAD: per_thread}
+        self.streams: dict[int, StreamState] = {0: self.legacy, LEGACY: self.legacy}
 
     @property
     def driver(self) -> Driver:
@@ -114,6 +113,11 @@ class CudaState:
         return found
 
     def stream(self, handle: int) -> StreamState:
+        if handle == PER_THREAD or (not handle and getattr(self.threads, "own", False)):
+            if "stream" not in self.threads.__dict__:
+                self.threads.stream = StreamState(current().new_stream())
+            own: StreamState = self.threads.stream
+            return own
         found = self.streams.get(handle)
         if found is None:
             other = current().streams.get(handle)  # of a library whose door makes streams itself: torch, CuPy

@@ -31,7 +31,7 @@ def _system() -> ctypes.CDLL:
     return ctypes.CDLL(None)
 
 
-def _frames() -> ctypes.Array[ctypes.c_uint64]:
+def frames() -> ctypes.Array[ctypes.c_uint64]:
     """Addresses in the functions that are being called, the innermost first; 0 behind the last."""
     frames = (ctypes.c_uint64 * _DEEPEST)()
     _system().backtrace(frames, _DEEPEST)
@@ -40,7 +40,7 @@ def _frames() -> ctypes.Array[ctypes.c_uint64]:
 
 def noted() -> Callable[[], str]:
     """A function that says, when it is asked, from where the program has called now."""
-    return partial(place, _frames())
+    return partial(place, frames())
 
 
 def place(frames: Iterable[int]) -> str:
@@ -56,7 +56,7 @@ def place(frames: Iterable[int]) -> str:
 
 def file() -> Path | None:
     """The file of the program, or the library, that has called; None where that cannot be told."""
-    for frame in _frames():
+    for frame in frames():
         info = _Info()
         if _system().dladdr(ctypes.c_void_p(frame), ctypes.byref(info)) and info.file:
             found = Path(info.file.decode())

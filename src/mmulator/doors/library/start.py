@@ -15,6 +15,7 @@ from typing import Any
 from mmulator.base.codegen import engine
 from mmulator.doors.library import callers, libraries, lifetime
 from mmulator.host.driver import findings as told
+from mmulator.host.driver.streams import ordering
 from mmulator.sanitizer.diagnostics.faults import memory
 
 _libc = ctypes.CDLL(None)
@@ -94,7 +95,7 @@ def _end(_: object) -> None:
 
 
 # memory of the wrong side ---------------------------------------------------------------------------------------------------
-_SIGINFO, _ONCE = 4, 0x80000000  # SA_SIGINFO; SA_RESETHAND: the second time the signal ends the process
+_SIGINFO = 4  # SA_SIGINFO
 _ADDRESS = 16  # of siginfo_t: si_addr
 _kept: list[Any] = []
 _PLACES = {"[stack]": "the program's stack", "[heap]": "the program's heap"}
@@ -122,12 +123,21 @@ def listen() -> None:
         return
     handler = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(_heard)
     _kept.append(handler)
-    action = _Action(ctypes.cast(handler, ctypes.c_void_p), b"", _SIGINFO | _ONCE - (1 << 32), None)
+    action = _Action(ctypes.cast(handler, ctypes.c_void_p), b"", _SIGINFO, None)
     libc.sigaction(int(signal.SIGSEGV), ctypes.byref(action), None)
+    if ordering:
+        from mmulator.doors.library.pages import HostPages
+
+        ordering[-1].pages = HostPages(ordering[-1])
 
 
 def _heard(number: int, info: int, context: int) -> None:
-    """Name the allocation that the program has touched. The access is made again then, and ends the program."""
+    """Name the allocation that the program has touched. The access is made again then, and ends the program, unless it was to a
+    page that is closed to see such an access.
+    """
+    if ordering and ordering[-1].pages is not None and ordering[-1].pages.heard(info, context):
+        return
+    _libc.signal(number, None)  # SIG_DFL
     text = message(ctypes.c_uint64.from_address(info + _ADDRESS).value)
     if text:
         os.write(2, text.encode())

@@ -57,6 +57,7 @@ def _open() -> list[Any]:
         retyped,
         sparse,
         steps,
+        uses,
     )
     from mmulator.host.driver.addresses import watch
     from mmulator.host.driver.memory import lenders
@@ -65,7 +66,7 @@ def _open() -> list[Any]:
     guard = objects.guard()
     objects.find()
     hooks.answer(guard, objects.memory.answers)
-    dispatch.recorded = cuda_graphs.recorded
+    dispatch.recorded, dispatch.uses = cuda_graphs.recorded, uses
     special = {**kernels.SPECIAL, **precision.kernels(), **products.kernels(), **steps.kernels(), **retyped.kernels()}
     kept = dispatch.register(special, attention.COMPOSED)
     vars(torch._C).update(attention.functions())

@@ -9,6 +9,7 @@ from uuid import UUID, uuid5
 import torch
 
 from mmulator.host.driver import current
+from mmulator.host.driver.streams import ordering
 from mmulator.isa.chips import REGISTERS
 from mmulator.runtime.launch.limits import KIB, MULTIPROCESSOR
 
@@ -140,7 +141,7 @@ def accelerator() -> dict[str, Any]:
         "_accelerator_setDeviceIndex": check_device,
         "_accelerator_exchangeDevice": exchange_device,
         "_accelerator_maybeExchangeDevice": exchange_device,
-        "_accelerator_synchronizeDevice": lambda device=0: None,
+        "_accelerator_synchronizeDevice": synchronize,
         "_accelerator_isAllocatorInitialized": lambda: True,
         "_accelerator_getDeviceCapability": lambda device=0: {"supported_dtypes": _dtypes()},
         "_accelerator_emptyCache": lambda: None,
@@ -246,6 +247,12 @@ def empty() -> None:
     objects.memory.free_spare()
 
 
+def synchronize(device: int = 0) -> None:
+    """The host waits for all streams."""
+    if ordering:
+        ordering[-1].synchronize()
+
+
 def functions() -> dict[str, Any]:
     """Functions that torch._C has in a build for CUDA, by name."""
     return {
@@ -259,7 +266,7 @@ def functions() -> dict[str, Any]:
         "_cuda_isInBadFork": lambda: False,
         "_cuda_getArchFlags": architectures,
         "_cuda_getCompiledVersion": lambda: CUDA[0] * 1000 + CUDA[1] * 10,
-        "_cuda_synchronize": lambda: None,
+        "_cuda_synchronize": synchronize,
         "_cuda_ipc_collect": lambda: None,
         "_CudaDeviceProperties": Properties,
         "_has_cuda": True,

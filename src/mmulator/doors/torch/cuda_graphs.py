@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from itertools import count
 from typing import Any, NamedTuple, NoReturn
 
@@ -17,6 +18,7 @@ import torch
 from mmulator.base.errors import UnsupportedError
 from mmulator.doors.torch import cuda_streams
 from mmulator.host.driver import current
+from mmulator.host.driver.streams import ordering
 
 Kernel = Callable[..., Any]
 # Operators without work of the device: they describe memory, or ask for it.
@@ -199,13 +201,19 @@ class GraphBase:
         from mmulator.doors.torch import dispatch
 
         before, _inside.on = _inside.on, True
-        try:
-            for run, args, kwargs, results in self._capture.steps:
-                for made, there in zip(_tensors(run(*args, **kwargs)), _tensors(results)):
-                    if there.is_cuda and made.data_ptr() != there.data_ptr():
-                        dispatch.alias(there).copy_(dispatch.alias(made))
+        try:  # all is done on the current stream, whatever stream captured it
+            with ordering[-1].inside(current().stream(cuda_streams.current_handle())) if ordering else nullcontext():
+                self._again(dispatch)
         finally:
             _inside.on = before
+
+    def _again(self, dispatch: Any) -> None:
+        """Do the steps of the capture."""
+        assert self._capture is not None
+        for run, args, kwargs, results in self._capture.steps:
+            for made, there in zip(_tensors(run(*args, **kwargs)), _tensors(results)):
+                if there.is_cuda and made.data_ptr() != there.data_ptr():
+                    dispatch.alias(there).copy_(dispatch.alias(made))
 
     def reset(self) -> None:
         self._capture = None

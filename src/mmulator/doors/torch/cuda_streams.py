@@ -50,7 +50,7 @@ class StreamBase(Finished, torch.Stream):
         cls, priority: int = 0, stream_id: int = 0, device_index: int = 0, device_type: int = 0, stream_ptr: int = 0, **_: Any
     ) -> StreamBase:
         if not (stream_id or device_index or device_type):
-            stream_id = stream_ptr or current().new_stream().handle
+            stream_id = stream_ptr or current().new_stream(blocks=False).handle
         check_device(device_index)
         made = super().__new__(cls, stream_id=stream_id, device_index=0, device_type=DEVICE_TYPE)
         made._priority = max(PRIORITIES[1], min(PRIORITIES[0], priority))
@@ -61,6 +61,12 @@ class StreamBase(Finished, torch.Stream):
         return int(self.stream_id)
 
     native_handle = cuda_stream
+
+    def query(self) -> bool:
+        return _stream(self).query()
+
+    def synchronize(self) -> None:
+        _stream(self).synchronize()
 
     @property
     def priority(self) -> int:
@@ -110,6 +116,13 @@ class EventBase(Finished, torch.Event):
         return 0 if self._event.at is None else self._event.handle
 
     event_id = cuda_event
+
+    def query(self) -> bool:
+        self._event.synchronize()
+        return True
+
+    def synchronize(self) -> None:
+        self._event.synchronize()
 
     def record(self, stream: Any = None) -> None:
         there = _stream(stream)

@@ -18,6 +18,7 @@ import torch
 
 from mmulator.base.errors import UnsupportedError
 from mmulator.doors.torch import objects
+from mmulator.host.driver.streams import ordering
 
 Kernel = Callable[..., Any]
 CPU, KEYS = objects.CPU, objects.KEYS
@@ -140,6 +141,8 @@ def adopt(result: Any, given: Sequence[torch.Tensor] = ()) -> Any:
         storage = _storage_of(result)
         if storage.resizable():
             objects.to_cuda(result, storage)
+            if ordering:
+                uses.born(storage)
             return result
         return _view_of(result, storage, given)
     if isinstance(result, (tuple, list)):
@@ -239,6 +242,9 @@ def recorded(name: str, run: Kernel) -> Kernel:
     return run
 
 
+# What operators use on which stream, in a sanitized program: uses.py, which device.py puts here.
+uses: Any = None
+
 # The CPU's generator that an operator draws from, given the program's. Set by random.py.
 generator_for: Callable[[Any], Any] | None = None
 
@@ -282,6 +288,8 @@ class Operator:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
+            if ordering:
+                return self.ordered(args, kwargs)
             if _functions_are_watched():
                 with torch._C.DisableTorchFunction():
                     return self.call(args, kwargs)
@@ -290,6 +298,13 @@ class Operator:
             if retyped is not None and (refused := REFUSED_TYPE.search(str(error))):
                 return retyped(self.op, args, kwargs, refused[1] or refused[2])
             raise out_of_memory(error) from None
+
+    def ordered(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run it in a sanitized program, whose operations are looked at for their order."""
+        with torch._C.DisableTorchFunction():
+            found = self.call(args, kwargs)
+            uses.done(self, args, kwargs, found)
+        return found
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.views:
@@ -389,6 +404,8 @@ def _settle(target: torch.Tensor, written: torch.Tensor) -> None:
         return
     own, made = _storage_of(target), _storage_of(written)
     if not own.nbytes() and made.nbytes() and _users_of(own._cdata) == _ONE_TENSOR and made.resizable():
+        if ordering:
+            uses.born(made)
         objects.to_cuda(written, made)  # no other tensor sees that the memory is another one
         _set(KEYS, target, made, written.storage_offset(), written.size(), written.stride())
         return

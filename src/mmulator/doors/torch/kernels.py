@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from mmulator.doors.torch import dispatch, memory, objects
+from mmulator.host.driver.streams import ordering
 
 KEYS = objects.KEYS
 _aten = torch.ops.aten
@@ -117,7 +118,9 @@ def set_nothing(self: Any) -> Any:
 
 @kernel("record_stream")
 def record_stream(self: Any, stream: Any) -> None:
-    """No effect: memory is not reused before it is free, and streams do not run ahead."""
+    """Memory is not reused before it is free, and streams do not run ahead; a sanitized program has said who uses it."""
+    if ordering:
+        dispatch.uses.recorded(self, stream)
 
 
 # to and from the CPU ------------------------------------------------------------------------------------------------------
@@ -132,9 +135,10 @@ def to_copy(
     memory_format: Any = None,
 ) -> Any:  # fmt: skip
     made = torch.empty_like(
-        self, dtype=dtype, layout=layout, device=device or self.device, memory_format=memory_format or torch.preserve_format
-    )
-    return made.copy_(self)
+        self, dtype=dtype, layout=layout, device=device or self.device, memory_format=memory_format or torch.preserve_format,
+        pin_memory=bool(non_blocking and self.is_cuda and device is not None and device.type == "cpu"),
+    )  # fmt: skip
+    return made.copy_(self, non_blocking)
 
 
 # what only CUDA has ---------------------------------------------------------------------------------------------------------

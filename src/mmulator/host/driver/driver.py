@@ -16,7 +16,7 @@ from mmulator.base.refusals import GATHERED, register
 from mmulator.host import entries
 from mmulator.host.driver import progress
 from mmulator.host.driver.chips import DeviceProperties, chip
-from mmulator.host.driver.streams import Stream
+from mmulator.host.driver.streams import Stream, ordering
 from mmulator.host.settings import RAISE, Settings, check_variables
 
 if TYPE_CHECKING:  # the machine is imported when a program has memory, or a kernel
@@ -65,6 +65,7 @@ class Driver:
             if gathering is not None:
                 self.readers.append(gathering)
                 self.listeners.append(gathering.heard)
+        self._order()
 
     @cached_property
     def memory(self) -> Memory:
@@ -86,6 +87,16 @@ class Driver:
     def change(self, settings: Settings) -> None:
         """Other settings from now on; memory, streams and listeners stay. Raises UnsupportedError for an unknown device."""
         self.device, self.settings = chip(settings.device), settings
+        self._order()
+
+    def _order(self) -> None:
+        """From now on the order of what the program does is looked at, or not, as the settings say."""
+        if not self.settings.sanitize:
+            ordering.clear()
+        elif not (ordering and ordering[-1].driver is self):
+            from mmulator.host.driver.order import ProgramOrder
+
+            ordering[:] = [ProgramOrder(self)] if ProgramOrder.wanted(self.settings) else []
 
     def load(self, ptx: str, name: str = "<ptx>") -> LoadedModule:
         """A module of PTX text. Raises PtxSyntaxError, InvalidInstructionError or UnsupportedError."""
@@ -97,8 +108,9 @@ class Driver:
         """The stream of a handle; one that nobody made is the default stream."""
         return self.streams.get(handle, self.default_stream)
 
-    def new_stream(self) -> Stream:
-        made = Stream()
+    def new_stream(self, blocks: bool = True) -> Stream:
+        """A new stream. blocks: the default stream and it wait for each other (it is not cudaStreamNonBlocking)."""
+        made = Stream(blocks=blocks)
         self.streams[made.handle] = made
         return made
 
@@ -128,13 +140,14 @@ class Driver:
 
     def run(
         self, function: Function, shape: LaunchShape, params: bytes | bytearray, regions: Sequence[Region] = (),
-        stream: Stream | None = None, arrays: Arrays = list,
+        stream: Stream | None = None, arrays: Arrays = list, dependent: bool = False,
     ) -> Report:  # fmt: skip
-        """`launch` of a shape that was checked."""
+        """`launch` of a shape that was checked. dependent: it need not wait for the launch before it in its stream."""
         if self.recorder is not None:
-            self.recorder(partial(self.run, function, shape, bytes(params), regions, stream, arrays))
+            self.recorder(partial(self.run, function, shape, bytes(params), regions, stream, arrays, dependent))
         under_way = self.memory.begin()
         settings = self.settings
+        ordered = more = None
 
         try:
             if not self.watches:
@@ -142,22 +155,28 @@ class Driver:
             memory = self.memory.regions(regions)
             if self.watches:
                 self.memory.follow(memory)
+            if ordering and settings.sanitize and self.recorder is None:  # a capture is undone
+                ordered = ordering[-1].begin(function, stream or self.default_stream, memory, params, dependent)
+                more = ordered.observer
             if settings.certify:
                 from mmulator.host.driver import certificates
 
-                done = certificates.certify(function, memory, settings, partial(function.run, shape, params, memory), arrays)
+                run = partial(function.run, shape, params, memory, more=more)
+                done = certificates.certify(function, memory, settings, run, arrays)
             elif settings.seeds == 1:
-                done = function.run(shape, params, memory, settings.seed, settings, arrays)
+                done = function.run(shape, params, memory, settings.seed, settings, arrays, more)
             else:
                 from mmulator.host.driver import seeds
 
-                run = partial(function.run, shape, params, memory)
+                run = partial(function.run, shape, params, memory, more=more)
                 done = seeds.agreed(function, memory, settings, run)
         except KeyboardInterrupt as stop:
             if not stop.args:  # not of a launch
                 raise
             raise stop.with_traceback(None) from None
         except MmulatorError as error:
+            if ordered is not None:
+                error.findings = ordered.end(error.findings)
             if isinstance(error, ExecutionFault) and error.asserted:
                 print(*error.asserted, sep="\n", file=sys.stderr, flush=True)
             register.ran += isinstance(error, ExecutionFault)
@@ -176,6 +195,8 @@ class Driver:
             raise
         finally:
             self.memory.end(under_way)
+        if ordered is not None:
+            done.findings = ordered.end(done.findings)
         register.ran += 1
         (stream or self.default_stream).add(done)
         if done.output:

@@ -62,7 +62,10 @@ class Told(ProcessRecord):
     cut: of them not as a whole.
     held: notes that were not asked for.
     certificates: verdicts on launches, where they were asked for.
+    orders: the order of the program's operations.
     """
+
+    orders: Any = None
 
     def __init__(self, known: Baseline | None = None) -> None:
         self.known = known
@@ -108,10 +111,11 @@ class Told(ProcessRecord):
         self.certified(kernel, ended(error))
         for lines in paragraphs(new, WIDTH):
             name = shorter(demangle(kernel), _NAME)
-            say("\n".join([f"mmulator: {name}{launched()}:", *lines, ""]))
+            say("\n".join([f"mmulator: {name}{launched() if launches else ''}:", *lines, ""]))
 
     def finish(self) -> None:
-        if self.launches:
+        more = self.orders.unchecked() if self.orders is not None else []
+        if self.launches or self.found or more:
             held = f"{number(len(self.held), 'note')}: --strict" if self.held else ""
             cut = f"{number(self.cut, 'launch', 'es')} not looked at as a whole: findings had no room" if self.cut else ""
             head = f"{counted([*self.found.values()])}, in {number(self.launches, 'launch', 'es')}"
@@ -120,7 +124,7 @@ class Told(ProcessRecord):
                 from mmulator.host.driver.certificates import summary
 
                 certificates = "certificates: " + summary(self.certificates)
-            say("mmulator: " + "; ".join(part for part in (head, certificates, held, cut, register.line()) if part))
+            say("mmulator: " + "; ".join(part for part in (head, certificates, held, cut, *more, register.line()) if part))
 
 
 def ended(error: MmulatorError | None) -> Certificate | None:

@@ -65,10 +65,10 @@ class Function:
 
     def run(
         self, shape: LaunchShape, params: bytes | bytearray, regions: Regions, seed: int, settings: Settings,
-        arrays: Arrays = list,
+        arrays: Arrays = list, more: Observer | None = None,
     ) -> Report:  # fmt: skip
         """One launch that was checked, and wait. Under another seed than the settings' its blocks begin in another order.
-        arrays: gives the arrays that the door knows among the parameters.
+        arrays: gives the arrays that the door knows among the parameters. more: an observer besides those of the settings.
 
         Raises ExecutionFault; memory keeps what was stored until then.
         """
@@ -89,6 +89,8 @@ class Function:
             launching.close()
             return entries.debugged(one, partial(observers_of, settings))
         one.observers += observers_of(settings, bool(settings.profile), "" if settings.trace else None)
+        if more is not None:
+            one.observers.append(more)
         run: Callable[[], Report] = one.run
         for inquiry in [getattr(entries, name) for name in settings.inquiries] if settings.inquiries else ():
             run = partial(inquiry.around, one, run) if inquiry.each or seed == settings.seed else run

@@ -27,6 +27,8 @@ POISON = 0xCD  # what fresh memory holds; nobody may count on zeros
 POLL = 0.0005  # seconds
 RESERVED = 1 << 40  # bytes of addresses that are reserved at a time
 LARGE = 1 << 28  # bytes from which on it is as the system gives it: no page is there before it is used
+# Kinds of memory, by which allocations are named.
+DEVICE_KIND, PINNED, REGISTERED, MANAGED = "device memory", "pinned memory", "registered memory", "managed memory"
 
 lenders: list[Callable[[], Sequence[Region]]] = []  # of libraries whose addresses programs of C++ give to kernels unseen
 namers: list[Callable[[], Sequence[Any]]] = []  # of libraries: arrays (DeviceArray) among the arguments of the launch under way
@@ -64,8 +66,9 @@ class Memory:
         self._last: tuple[list[tuple[int, int, bool, int]], Regions, Regions] = [], NONE, NONE
 
     def allocate(
-        self, size: int, label: str = "an allocation", watched: bool = False, hidden: bool = False, place: Callable[[], str] = str
-    ) -> Allocation:
+        self, size: int, label: str = "an allocation", watched: bool = False, hidden: bool = False,
+        place: Callable[[], str] = str, align: int = ALIGN,
+    ) -> Allocation:  # fmt: skip
         """Fresh memory, with bytes behind it that no kernel may touch. Nothing in it may be counted on.
 
         size: in bytes.
@@ -73,12 +76,13 @@ class Memory:
         watched: it is followed which of its bytes have been written; who writes there on the host says so (`wrote`, `copied`).
         hidden: the program's address is none of the host's, as on a GPU; `host_place` says where the bytes are.
         place: says from where the program has called.
+        align: of its address on the host.
         """
-        room = np.empty(size + ALIGN + GAP, np.uint8)
+        room = np.empty(size + align + GAP, np.uint8)
         if size < LARGE:
             room.fill(POISON)
         address = pointer(room)
-        host = address + -address % ALIGN
+        host = address + -address % align
         address = self._reserve(size) if hidden else host
         self._hides = self._hides or hidden
         numbers[address], makers[address] = next(_number), place

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mmulator.host.driver.chips import CHIPS, DeviceProperties
 from mmulator.runtime.launch.limits import held_by
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mmulator.host.report import Report
 
 MOST = 64  # launches that are remembered until they are reckoned
+ordering: list[Any] = []  # of a sanitized program: its order, which hears of streams, events, copies and memory
 _numbers = count(0x5EA0_0010, 16)  # handles: 0 to 2 are CUDA's names of default streams
 
 
@@ -35,9 +36,11 @@ class Finished:
 
 class Stream(Finished):
     """Operations in the order they are submitted. handle: what programs pass around, 0 for the default stream.
-    seconds: that the work so far would have taken (`seconds`), reckoned when somebody asks."""
+    seconds: that the work so far would have taken (`seconds`), reckoned when somebody asks. blocks: it and the legacy default
+    stream wait for each other."""
 
-    def __init__(self, handle: int | None = None) -> None:
+    def __init__(self, handle: int | None = None, blocks: bool = True) -> None:
+        self.blocks = blocks
         self.handle = next(_numbers) if handle is None else handle
         self._seconds = 0.0
         self._launches: list[tuple[Report, int]] = []  # that are not in it yet, and how often
@@ -65,6 +68,16 @@ class Stream(Finished):
     def wait(self, event: Event) -> None:
         """Later work begins when an event has happened; an event that was never recorded has."""
         self.seconds = max(self.seconds, event.at or 0.0)
+        if ordering:
+            ordering[-1].wait(self, event)
+
+    def query(self) -> bool:
+        self.synchronize()
+        return True
+
+    def synchronize(self) -> None:
+        if ordering:
+            ordering[-1].synchronize(self)
 
 
 class Event:
@@ -76,6 +89,13 @@ class Event:
 
     def record(self, stream: Stream) -> None:
         self.at = stream.seconds
+        if ordering:
+            ordering[-1].record(self, stream)
+
+    def synchronize(self) -> None:
+        """The host waits for it; it has happened."""
+        if ordering:
+            ordering[-1].known(self)
 
     def elapsed(self, later: Event) -> float:
         """Milliseconds of counted work between two events that were recorded."""

@@ -47,3 +47,8 @@ def group_closed(w: ptr_to(Warp), mask: u32, site: u32) -> None:
 @hook
 def transfer_over(t: ptr_to(Transfer)) -> None:
     """Called when a bulk operation is complete, before its mbarriers hear of its last bytes."""
+
+
+@hook
+def grid_waited(w: ptr_to(Warp), mask: u32, site: u32) -> None:
+    """Called at griddepcontrol.wait."""

@@ -26,6 +26,7 @@ from mmulator.sanitizer.diagnostics.faults.mbarrier import KINDS as MBARRIER_KIN
 from mmulator.sanitizer.diagnostics.findings import (
     accumulators,
     execution,
+    launches,
     mbarriers,
     operands,
     orders,
@@ -54,7 +55,7 @@ RENEWED: Mapping[str, Callable[[Any], None]] = {"orders": orders.renew, "races":
 
 # The message of each rule that native code reports: what the rule says, or more.
 SENTENCES: Sentences = {rule: FindingContext.says for rule in RULES.values() if rule.says}
-for _topic in (accumulators, proxies, races, operands, execution, values, tensor_memory):
+for _topic in (accumulators, proxies, races, operands, execution, values, tensor_memory, launches):
     SENTENCES |= _topic.SENTENCES
 # Of kinds of faults the rule that is broken, or what chooses it (None: none is).
 Breach = Callable[[Grid, ResidentCta], Rule | None]
