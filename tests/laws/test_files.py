@@ -25,9 +25,9 @@ from tests.support.places import ROOT
 OTHERS = {
     "base/files.py": "writes beside and renames",
     "base/codegen/store.py": "the cache, which renames by itself, in a folder that it holds open",
-    "evaluation/judging/children.py": "a folder of one verdict, which its parent reads and removes",
-    "evaluation/judging/judge.py": "the same folder",
+    "evaluation/judging/judge.py": "a folder of one child, which it removes",
     "evaluation/judging/child.py": "the same folder",
+    "evaluation/judging/fence.py": "files of /proc and /dev",
     "host/driver/report.py": "adds lines to a file that other processes add to, too",
     "observation/record/launches/replay.py": "makes an empty file, to be the one that writes the record",
     "cli/app.py": "opens /dev/null",

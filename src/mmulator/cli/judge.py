@@ -29,13 +29,14 @@ def judge(
     reference: Annotated[Path | None, Option("Outputs by name, in place of the launch file's.", "FILE.npz")] = None,
     inout: Annotated[list[str] | None, Option("An output whose contents the kernel uses.", "NAME")] = None,
     seconds: Annotated[float, Option("Limit of time, of compilation and of the run. Default: 60.", "N")] = 60.0,
-    bytes: Annotated[int, Option("Limit of memory: 512M, 4G. Default: 4G.", "N", read=_bytes)] = 4 << 30,
+    bytes: Annotated[int, Option("Limit of memory and temporary files: 512M, 4G. Default: 4G.", "N", read=_bytes)] = 4 << 30,
 ) -> None:
     """One verdict on a kernel or a program.
 
-    It runs in a child process, which is ended at a limit of time or memory. A kernel of a launch file is given its arguments and
-    never the reference. Its outputs are filled with NaNs before the first run and with random bytes before others, so that an
-    element that it does not store is seen; they are compared here. A program compares its own results, and the verdict says so.
+    It runs in a child process, inside a fence, which is ended at a limit of time or memory. A kernel of a launch file is given
+    its arguments and never the reference. Its outputs hold random bytes before each run, so that an element that it does not
+    store is seen; they are compared here. A program compares its own results, and the verdict says so. The verdict says, too,
+    what this system does not enforce.
 
     The exit code is 0 if the verdict is right, 3 if it is undefined, else 1.
 

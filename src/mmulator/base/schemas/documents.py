@@ -149,11 +149,14 @@ REPORT = versioned("report", record(
 ))  # fmt: skip
 _KERNEL_RUNS = many(record("text: kernel device", "whole: launches instructions macs", "number: run compile"))
 _OUTPUT = record(
-    "text: name", "whole: seed size wrong beyond", "flag: ok", "any: got want", first=or_none(many(WHOLE)), ulps=or_none(WHOLE)
-)
+    "text: name", "whole: seed size wrong beyond", "flag: ok stored", "any: got want",
+    first=or_none(many(WHOLE)), ulps=or_none(WHOLE),
+)  # fmt: skip
 JUDGE = versioned("judge", record(
-    "flag: ok", "text: message device output", "wholes: seeds", "texts: notes",
-    outcome=one_of("right", "wrong", "undefined", "unstable", "fault", "refused", "timeout", "memory", "failed", "crashed"),
+    "flag: ok", "text: message device output", "wholes: seeds", "texts: notes not_enforced",
+    outcome=one_of(
+        "right", "wrong", "vacuous", "undefined", "unstable", "fault", "refused", "timeout", "memory", "failed", "crashed"
+    ),
     kind=one_of("kernel", "program"), drawn=or_none(WHOLE), outputs=many(_OUTPUT), findings=many(_FINDING),
     report=either(REPORT, record(kernels=optional(_KERNEL_RUNS), certificates=optional(_CERTIFICATES))), seconds=by_name(NUMBER),
 ))  # fmt: skip

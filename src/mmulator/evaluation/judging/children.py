@@ -1,45 +1,44 @@
-"""The processes that handle what is judged: one compiles a source, another runs PTX. Folders of files come in and leave.
+"""The processes that handle what is judged: one compiles a source, another runs PTX. A folder comes in, one open file leaves.
 
 `compile_source`: Python and nvcc do here what the source says, a file of CUDA C++, or of Python with a kernel of Triton. Only
-PTX leaves, with the order of its parameters. `run_kernel`: PTX and arguments come in, arrays and a report leave. Neither the
-reference nor its path is there. Outputs are filled with other bytes before each run, so that an element that the kernel does
-not store is seen.
+PTX leaves, with the order of its parameters; nothing of it is believed (handover.py). `run_kernel`: PTX and arguments come in,
+arrays and a report leave. Neither the reference nor its path is there. Every run begins with the same memory and is looked at
+in the same way; outputs are filled with random bytes, so that an element that the kernel does not store is seen.
 """
 
 import json
 import os
 import runpy
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from mmulator.base.errors import ExecutionFault, LaunchError, LimitReached, MmulatorError, UnsupportedError
 from mmulator.base.findings import union
 from mmulator.base.interop import named_dtype
+from mmulator.evaluation.judging import fence
 from mmulator.host.campaign import Snapshot
 from mmulator.host.jobs.inputs import Argument
 from mmulator.host.jobs.job import Job, kernel_name, load_job, set_variables
 from mmulator.host.jobs.maps import resolve
 from mmulator.host.module import Module
 
-FIRST = 0xFF  # of all bytes: NaN in every type of floats
-
 
 # compiling ------------------------------------------------------------------------------------------------------------
-def compile_source(folder: str) -> None:
-    """Compile what `source.json` of a folder says, and write `kernel.ptx` and `compiled.json`."""
-    where = Path(folder)
-    said = json.loads((where / "source.json").read_text())
+def compile_source(folder: str, answer: str) -> None:
+    """Compile what `source.json` of a folder says, and write the result as JSON. answer: number of an open file."""
+    said = json.loads(Path(folder, "source.json").read_text())
     try:
         made = _triton(said) if said["source"].endswith(".py") else _cuda(said)
     except MmulatorError as error:
         made = {"message": str(error)}
     except Exception as error:  # the source's own, or Triton's
         made = {"message": f"{type(error).__name__}: {error}"}
-    (where / "kernel.ptx").write_text(made.pop("ptx", ""))
-    (where / "compiled.json").write_text(json.dumps(made))
+    with os.fdopen(int(answer), "wb") as file:
+        file.write(json.dumps(made).encode())
 
 
 def _cuda(said: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,6 +51,7 @@ def _triton(said: Mapping[str, Any]) -> dict[str, Any]:
     from mmulator.doors.triton.offline import compiled_for
     from mmulator.doors.triton.versions import interface
 
+    sys.path.insert(0, str(Path(said["source"]).parent))
     kernel = runpy.run_path(said["source"], run_name="__judged__").get(said["entry"])
     if kernel is None:
         raise LaunchError(f"{said['source']} has no {said['entry']}", hint="entry is the name of the function below @triton.jit")
@@ -70,24 +70,33 @@ def _triton(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # running --------------------------------------------------------------------------------------------------------------
-def poison(array: np.ndarray, run: int) -> None:
-    """Fill an array: with NaNs (integers: ones) in the first run, with random bytes in later ones."""
-    raw = array.reshape(-1).view(np.uint8)
-    raw[:] = FIRST if not run else np.random.default_rng(run).integers(0, 256, raw.size, np.uint8)
+def filling(key: int, run: int, number: int, size: int) -> np.ndarray:
+    """The bytes of an output before a run: random ones, of which each second run has the complement of those before it.
+
+    So what is not stored cannot be right in two runs, and no run can be told from another by it.
+
+    key: secret. run: counted from 0. number: of the output. size: in bytes.
+    """
+    found = np.random.default_rng([key, run // 2, number]).integers(0, 256, size, np.uint8)
+    return ~found if run % 2 else found
 
 
-def run_kernel(folder: str) -> None:
-    """Run what `job.json` of a folder says, and write `answer.json` and an .npz for each seed."""
+def run_kernel(folder: str, answer: str) -> None:
+    """Run what `job.json` of a folder says. answer: number of an open file, which receives the outputs of each run, one after
+    the other, then JSON, then its length as 8 bytes.
+    """
     os.chdir(folder)  # so that messages name `kernel.ptx`, and no folder of this machine
     where = Path()
     said = json.loads((where / "job.json").read_text())
-    answer: dict[str, Any] = {}
-    try:
-        _run(where, said, answer)
-    except MmulatorError as error:
-        kind = "fault" if isinstance(error, ExecutionFault) else "timeout" if isinstance(error, LimitReached) else "refused"
-        answer |= {"error": kind, "message": str(error), "findings": [f.as_dict() for f in error.findings]}
-    (where / "answer.json").write_text(json.dumps(answer, default=str))
+    found: dict[str, Any] = {}
+    with os.fdopen(int(answer), "wb") as file:
+        try:
+            _run(where, said, found, file)
+        except MmulatorError as error:
+            kind = "fault" if isinstance(error, ExecutionFault) else "timeout" if isinstance(error, LimitReached) else "refused"
+            found |= {"error": kind, "message": str(error), "findings": [f.as_dict() for f in error.findings]}
+        text = json.dumps(found, default=str).encode()
+        file.write(text + len(text).to_bytes(8, "little"))
 
 
 def job_of(where: Path, said: Mapping[str, Any]) -> Job:
@@ -109,7 +118,7 @@ def job_of(where: Path, said: Mapping[str, Any]) -> Job:
     return job
 
 
-def _run(where: Path, said: Mapping[str, Any], answer: dict[str, Any]) -> None:
+def _run(where: Path, said: Mapping[str, Any], answer: dict[str, Any], file: BinaryIO) -> None:
     job = job_of(where, said)
     module: Module = job.load()
     kernel = module[kernel_name(module, job)]
@@ -120,26 +129,36 @@ def _run(where: Path, said: Mapping[str, Any], answer: dict[str, Any]) -> None:
     device = job.device or module.default_device
     answer |= {"device": device, "kernel": kernel.name}
     arrays = {**module.variables, **own}
-    outputs = [name for name in said["outputs"] if name not in said["inout"]]
     variables = ((None, array) for _, array, writable in module.image.buffers if writable)
     memory = Snapshot([*variables, *((None, a) for a in own.values())])
-    found = []
+    before = {name: a.tobytes() for name, a in own.items() if name not in said["outputs"]}
+    found, changed = [], set[str]()
     for run, seed in enumerate(said["seeds"]):
         memory.restore()
-        for name in outputs:
-            poison(arrays[name], run)
-        before = {} if run else {name: a.tobytes() for name, a in own.items() if name not in said["outputs"]}
+        for number, name in enumerate(said["outputs"]):
+            if name not in said["inout"]:
+                raw = arrays[name].reshape(-1).view(np.uint8)
+                raw[:] = filling(said["fill"], run, number, raw.size)
         report = kernel.launch(
-            job.grid, job.block, [a.value for a in job.arguments], job.shared, job.device, sanitize=said["sanitize"] and not run,
-            seed=seed, threads=said["threads"], cluster=job.cluster, cooperative=job.cooperative, memory=job.placed(),
-            waits=job.waits, profile=said["profile"] and not run, certify=said.get("certify", False) and not run,
+            job.grid, job.block, [a.value for a in job.arguments], job.shared, job.device, sanitize=said["sanitize"], seed=seed,
+            threads=said["threads"], cluster=job.cluster, cooperative=job.cooperative, memory=job.placed(), waits=job.waits,
+            profile=said["profile"] and not run, certify=said.get("certify", False) and not run,
         )  # fmt: skip
         found.append(report.findings)
         if not run:
             answer["report"] = report.as_dict()
             answer["report"].pop("findings", None)
-            answer["changed"] = [name for name, was in before.items() if own[name].tobytes() != was]
-        raw: dict[str, Any] = {n: np.frombuffer(arrays[n].tobytes(), np.uint8) for n in said["outputs"]}
-        np.savez(where / f"seed{run}.npz", **raw)
+        changed |= {name for name, was in before.items() if own[name].tobytes() != was}
+        for name in said["outputs"]:
+            file.write(arrays[name].tobytes())
     answer["findings"] = [f.as_dict() for f in union(found)]
+    answer["changed"] = sorted(changed)
 
+
+# programs -------------------------------------------------------------------------------------------------------------
+def answer_to() -> None:
+    """Let standard output be the open file whose number is the first word (sys.argv), which no process below may reach."""
+    answer = int(sys.argv.pop(1))
+    os.dup2(answer, 1)
+    os.close(answer)
+    fence.control(fence.DUMPABLE, 0)

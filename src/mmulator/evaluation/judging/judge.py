@@ -1,26 +1,30 @@
 """The judge: a kernel or a program comes in, with a reference that it never sees; one verdict leaves.
 
-A source is compiled in one process, its PTX runs in another, which has the arguments and nothing else. Outputs are compared
-here. A whole program does what it likes, so its verdict rests on its own word, and says so.
+A source is compiled in one process, its PTX runs in another, which has the arguments and nothing else; each inside a fence and
+with a folder of its own (child.py). Outputs are compared here. A whole program does what it likes, so its verdict rests on its
+own word, and says so.
 """
 
 import json
 import os
 import secrets
-import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from mmulator.base.errors import LaunchError
-from mmulator.evaluation.judging.child import ChildEnd, Limits, python, run
+from mmulator.evaluation.judging import handover
+from mmulator.evaluation.judging.child import ChildEnd, Limits, function, python, run
+from mmulator.evaluation.judging.children import filling
+from mmulator.evaluation.judging.strictness import narrowed, passes_without_work
 from mmulator.evaluation.judging.verdict import JudgedOutput, Verdict, VerdictKind
 from mmulator.host.jobs.comparison import Comparison, Expectation, Tolerance, check_expectation, compare
-from mmulator.host.jobs.job import load_job, read_expectation
+from mmulator.host.jobs.job import load_job, read_expectation, tolerance_of
 from mmulator.isa.chips import as_device
 
 Arguments = Mapping[str, Any]
@@ -44,7 +48,7 @@ def judge(
     args: the arguments by name, in order: arrays, numbers, of Triton also constants and num_warps; or a function of a seed that
         makes them, called after the kernel has been compiled, with a seed that nobody knew before.
     reference: the expected outputs by name, a .npz of them, or a function of the arguments that computes them: it is called here
-        with arg=value, after the kernel has run. The arrays that it has are the outputs.
+        with arg=value, after the kernel has been compiled, and for other inputs. The arrays that it has are the outputs.
     entry: the kernel, where the candidate has several.
     grid, block: blocks of the grid, threads of a block; of Triton the grid may be a function of the arguments.
     shared: dynamic shared memory, bytes.
@@ -52,9 +56,9 @@ def judge(
     device: whose arithmetic is used.
     kernel: PTX or a source in place of the one that a launch file names.
     nvcc: flags, for a .cu.
-    inout: outputs whose contents before the launch the kernel uses; all others are filled with NaNs, then with random bytes.
+    inout: outputs whose contents before the launch the kernel uses; all others are filled with random bytes.
     seeds: of the scheduler, under how many it runs.
-    sanitize: undefined behaviour is looked for, under the first seed.
+    sanitize: undefined behaviour is looked for, in every run.
     profile: what each line did is in the verdict's report.
     rtol, atol, ulp: what passes besides equal bits: |got - want| <= atol + rtol |want|, or steps of the type.
     draw: the seed of a function `args`; None: one is drawn.
@@ -70,21 +74,17 @@ def judge(
     program = _program(candidate, grid, entry)
     if program is not None:
         return _judge_program(program, device, sanitize, certify, limits)
-    with tempfile.TemporaryDirectory(prefix="mmulator-judge-") as made:
-        where = Path(made)
-        said: dict[str, Any] = {
-            "seeds": list(range(seeds)), "sanitize": sanitize or certify, "profile": profile, "inout": list(inout),
-            "threads": threads,
-            "device": None if device is None else as_device(device), "cluster": cluster, "cooperative": cooperative,
-            "certify": certify,
-        }  # fmt: skip
-        tolerance = Tolerance(0.0, rtol, atol, ulp)
-        if isinstance(candidate, str | Path) and str(candidate).endswith(".toml"):
-            return _launch_file(Path(candidate), kernel, reference, tolerance, said, limits, where, nvcc)
-        if args is None or grid is None:
-            raise LaunchError("a kernel needs grid= and args=", hint="or a launch file; a list of words is a program")
-        case = _Case(candidate, args, entry, grid, block, shared, nvcc, draw)
-        return case.verdict(reference, tolerance, said, limits, where)
+    said: dict[str, Any] = {
+        "seeds": list(range(seeds)), "sanitize": sanitize or certify, "profile": profile, "inout": list(inout), "threads": threads,
+        "device": None if device is None else as_device(device), "cluster": cluster, "cooperative": cooperative,
+        "certify": certify,
+    }  # fmt: skip
+    tolerance = tolerance_of({"rtol": rtol, "atol": atol, "ulp": ulp}, "judge:")
+    if isinstance(candidate, str | Path) and str(candidate).endswith(".toml"):
+        return _launch_file(Path(candidate), kernel, reference, tolerance, said, limits, nvcc)
+    if args is None or grid is None:
+        raise LaunchError("a kernel needs grid= and args=", hint="or a launch file; a list of words is a program")
+    return _Case(candidate, args, entry, grid, block, shared, nvcc, draw).verdict(reference, tolerance, said, limits)
 
 
 # programs -------------------------------------------------------------------------------------------------------------
@@ -105,24 +105,33 @@ def _program(candidate: Any, grid: Any, entry: str | None) -> list[str] | None:
 def _judge_program(words: list[str], device: str | None, sanitize: bool, certify: bool, limits: Limits) -> Verdict:
     looks = ["--certify"] if certify else ["--sanitize"] if sanitize else []
     options = ["--json", *looks, *(["--device", as_device(device)] if device else [])]
-    with tempfile.TemporaryDirectory(prefix="mmulator-judge-") as made:
-        answer = Path(made, "answer.json")
+    with _room() as where, _answer(where) as file:
         # standard output of exec is its report alone; the program's own goes to standard error
-        line = 'exec "$0" -m mmulator exec "$@" > "$ANSWER"'
-        command = ["/bin/sh", "-c", line, sys.executable, *options, *words]
-        ended = run(command, limits, Path(made), {**os.environ, "ANSWER": str(answer)})
-        try:
-            said = json.loads(answer.read_text())
-        except (OSError, ValueError):
-            said = {}
-    fine = "the program ended with exit code 0, and nothing was found"
+        call = "from mmulator.evaluation.judging.children import answer_to; answer_to(); from mmulator.cli import main; main()"
+        command = python(call, file.fileno(), "exec", *options, *words)
+        ended = run(command, limits, where, file, layer=str(Path.cwd()))
+        said = handover.program(file)
+    notes = ("a program compares its own results: this verdict rests on its word",)
     verdict = Verdict(
-        VerdictKind.RIGHT, fine, "program", as_device(device) if device else "", findings=tuple(said.get("findings", ())),
-        report={"kernels": []} | {key: said[key] for key in ("kernels", "certificates") if key in said},
-        seconds={"run": ended.seconds}, output=ended.told,
-        notes=("a program compares its own results: this verdict rests on its word",),
+        VerdictKind.RIGHT, "", "program", as_device(device) if device else "", findings=tuple(said.get("findings", ())),
+        report={"kernels": []} | {key: said[key] for key in ("kernels", "certificates") if key in said}, seconds={"run": ended.seconds}, output=ended.told,
+        notes=notes if looks else (*notes, _NOT_LOOKED_AT), not_enforced=ended.missing,
     )  # fmt: skip
-    return _limited(verdict, ended, limits) or _of_program(verdict, said, ended)
+    fine = f"the program ended with exit code 0{_counted(verdict.findings, sanitize or certify)}"
+    return _limited(verdict, ended, limits) or _of_program(replace(verdict, message=fine), said, ended)
+
+
+_NOT_LOOKED_AT = "the sanitizer was off: undefined behaviour was not looked for"
+
+
+def _counted(findings: Sequence[Mapping[str, Any]], sanitize: bool) -> str:
+    """The words of a message about the sanitizer's findings, of which none is an error."""
+    if not findings:
+        return ", and the sanitizer found nothing" if sanitize else ""
+    kinds = [f"{sum(f['severity'] == kind for f in findings)} of severity {kind}" for kind in dict.fromkeys(
+        f["severity"] for f in findings)]  # fmt: skip
+    rules = ", ".join(dict.fromkeys(f["rule"] for f in findings))
+    return f"; findings of the sanitizer: {', '.join(kinds)} ({rules})"
 
 
 def _of_program(verdict: Verdict, said: Mapping[str, Any], ended: ChildEnd) -> Verdict:
@@ -143,15 +152,27 @@ def _of_program(verdict: Verdict, said: Mapping[str, Any], ended: ChildEnd) -> V
 
 def _contradicted(verdict: Verdict, rows: Sequence[Mapping[str, Any]]) -> Verdict:
     """The verdict where a launch has a counterexample."""
-    first = next(row for row in rows if row["verdict"] == "counterexample")
-    why = first["reasons"][0]["why"] if first["reasons"] else "another schedule does something else"
+    first = next((row for row in rows if row["verdict"] == "counterexample"), None)
+    why = first["reasons"][0]["why"] if first and first["reasons"] else "another schedule does something else"
     return replace(verdict, outcome=VerdictKind.UNDEFINED, message=f"counterexample: {why}")
+
+
+@contextmanager
+def _room() -> Iterator[Path]:
+    """A new folder for one child."""
+    with tempfile.TemporaryDirectory(prefix="mmulator-judge-", ignore_cleanup_errors=True) as made:
+        yield Path(made)
+
+
+def _answer(where: Path) -> BinaryIO:
+    """A new file for what a child hands over."""
+    return (where / "answer").open("x+b")
 
 
 # kernels --------------------------------------------------------------------------------------------------------------
 def _launch_file(
     path: Path, kernel: str | Path | None, reference: Reference | None, tolerance: Tolerance, said: dict[str, Any],
-    limits: Limits, where: Path, nvcc: str,
+    limits: Limits, nvcc: str,
 ) -> Verdict:  # fmt: skip
     """The verdict on a launch that a file describes.
 
@@ -161,32 +182,32 @@ def _launch_file(
     tolerance: in place of the file's, if it allows anything.
     said: what the child is told.
     limits: of time and memory.
-    where: a folder for both sides.
     nvcc: flags.
     """
     job = load_job(path)
     ptx = Path(kernel) if kernel is not None else job.ptx
     said |= {"launch": str(path.absolute()), "ptx": str(ptx.absolute())}
-    seconds = {}
+    made: dict[str, Any] = {}
     if ptx.suffix in _SOURCES:
         if ptx.suffix == ".py":
             raise LaunchError("a kernel of Triton has no launch file: give grid= and args=")
-        compiled = _compile({"source": str(ptx.absolute()), "entry": job.entry, "device": said["device"] or job.device,
-                             "nvcc": nvcc, "args": []}, limits, where)  # fmt: skip
+        hidden = [path, *handover.files_named(path), *([Path(reference)] if isinstance(reference, str | Path) else [])]
+        wish = {"source": str(ptx.absolute()), "entry": job.entry, "device": said["device"] or job.device, "nvcc": nvcc}
+        compiled = _compile(wish, {}, limits, [name.absolute() for name in hidden if name.is_file() and name != ptx])
         if isinstance(compiled, Verdict):
             return compiled
-        seconds = compiled["seconds"]
-        said["ptx"] = "kernel.ptx"
+        made = compiled
     expect = job.expect
+    named = {a.name: a.value for a in job.named()}
     if reference is not None:
-        expect = _expected(reference, {a.name: a.value for a in job.named()}, tolerance)
+        expect = _expected(reference, named, tolerance)
     elif expect is not None and tolerance:
         expect.tolerance = tolerance
-    arrays = job.arrays()
+    arrays = {**{v.name: v.value for v in job.variables if isinstance(v.value, np.ndarray)}, **job.arrays()}
     if expect is not None:
-        check_expectation(expect, {**{v.name: v.value for v in job.variables}, **arrays})
+        check_expectation(expect, arrays)
     said["outputs"] = list(expect.arrays) if expect is not None else job.outputs()
-    return _finish(said, arrays, expect, limits, where, seconds)
+    return _finish(said, made, arrays, expect, limits)
 
 
 class _Case:
@@ -209,51 +230,53 @@ class _Case:
             raise LaunchError(f"args is a {type(made).__name__}, not a dictionary of arguments by name, in order")
         return {n: np.ascontiguousarray(a) if hasattr(a, "__array__") and not np.isscalar(a) else a for n, a in made.items()}
 
-    def verdict(
-        self, reference: Reference | None, tolerance: Tolerance, said: dict[str, Any], limits: Limits, where: Path
-    ) -> Verdict:
+    def verdict(self, reference: Reference | None, tolerance: Tolerance, said: dict[str, Any], limits: Limits) -> Verdict:
         """The verdict; parameters as of `_launch_file`."""
         is_text = isinstance(self.candidate, str) and "\n" in self.candidate
         path = Path(os.devnull) if is_text else Path(self.candidate).absolute()
         shapes = self.made(0) if callable(self.args) else self.made(None)
         triton = path.suffix == ".py"
-        compiled: Any = {"seconds": {}}
-        if is_text:
-            (where / "kernel.ptx").write_text(self.candidate)
-        elif path.suffix in _SOURCES:
+        made: dict[str, Any] = {"ptx": self.candidate} if is_text else {}
+        if path.suffix in _SOURCES:
             wish = {"source": str(path), "entry": self.entry, "device": said["device"] or "sm_90", "nvcc": self.nvcc,
                     "args": [_described(name, value) for name, value in shapes.items()]}  # fmt: skip
-            compiled = _compile(wish, limits, where)
+            hidden = [Path(reference).absolute()] if isinstance(reference, str | Path) and Path(reference).is_file() else []
+            compiled = _compile(wish, shapes, limits, hidden)
             if isinstance(compiled, Verdict):
-                return compiled
+                return replace(compiled, drawn=self.draw)
+            made = compiled
         given = self.made(self.draw)  # after the compilation
         grid = self.grid(given) if callable(self.grid) else self.grid
-        said |= {
-            "ptx": "kernel.ptx" if is_text or path.suffix in _SOURCES else str(path), "entry": self.entry,
-            "grid": grid, "block": self.block, "shared": self.shared, "args": [],
-        }  # fmt: skip
+        said |= {"ptx": str(path), "entry": self.entry, "grid": grid, "block": self.block, "shared": self.shared}
         names = list(given)
         if triton:
-            said |= {key: compiled[key] for key in ("entry", "shared", "cooperative")} | {"block": compiled["threads"]}
+            _check_alike(shapes, given, made["params"])
+            said |= {key: made[key] for key in ("entry", "shared", "cooperative")} | {"block": made["threads"]}
             extents = [grid] if isinstance(grid, int) else [*grid]
             blocks = int(np.prod(extents))
-            if (size := int(np.prod(compiled["cluster"]))) > 1:
-                said |= {"cluster": compiled["cluster"], "grid": [extents[0] * size, *extents[1:]]}
-            names = compiled["params"]
+            if (size := int(np.prod(made["cluster"]))) > 1:
+                said |= {"cluster": made["cluster"], "grid": [extents[0] * size, *extents[1:]]}
+            names = made["params"]
         elif self.block is None:
             raise LaunchError("a kernel needs block=, the threads of a block")
-        said["args"] = [_stored(name, given[name], n, where) for n, name in enumerate(names)]
+        said["args"] = [_described(name, given[name]) for name in names]
         if triton:
             said["args"] += [{"name": f"scratch{n}", **({"scratch": blocks * size} if size else {"value": None})}
-                             for n, size in enumerate(compiled["scratch"])]  # fmt: skip
+                             for n, size in enumerate(made["scratch"])]  # fmt: skip
         arrays = {name: given[name] for name in names if isinstance(given[name], np.ndarray)}
         expect = None
         if reference is not None:
             expect = _expected(reference, given, tolerance)
             check_expectation(expect, arrays)
         said["outputs"] = list(expect.arrays) if expect is not None else []
-        found = _finish(said, arrays, expect, limits, where, compiled["seconds"])
-        return replace(found, drawn=self.draw)
+
+        def other() -> Mapping[str, Any] | None:
+            """The reference for inputs of another seed."""
+            if not callable(self.args) or not callable(reference):
+                return None
+            return _expected(reference, self.made(1 + (self.draw or 0)), tolerance).arrays
+
+        return replace(_finish(said, made, arrays, expect, limits, other), drawn=self.draw)
 
 
 def _described(name: str, value: Any) -> dict[str, Any]:
@@ -263,15 +286,36 @@ def _described(name: str, value: Any) -> dict[str, Any]:
     return {"name": name, "value": value}
 
 
-def _stored(name: str, value: Any, number: int, where: Path) -> dict[str, Any]:
-    """An argument whose elements are in a file of the folder."""
-    said = _described(name, value)
-    if isinstance(value, np.ndarray):
-        said["array"] = f"arg{number}.npy"
-        np.save(where / said["array"], np.frombuffer(value.tobytes(), np.uint8))
-    elif value is not None and not isinstance(value, int | float):
-        raise LaunchError(f"argument {name} is a {type(value).__name__}, not an array or a number", hint="or write a launch file")
-    return said
+def _check_alike(told: Arguments, given: Arguments, params: Sequence[str]) -> None:
+    """Check that a kernel of Triton was compiled for arguments like those that it gets, of another seed. Raises LaunchError.
+
+    told: what it was compiled for. given: what it gets. params: those that are no constants.
+    """
+
+    def kind(name: str, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return value.dtype.name
+        if name in params and isinstance(value, int) and not isinstance(value, bool):  # Triton looks at no more of it
+            return value == 1, value % 16 == 0, -(1 << 31) <= value < 1 << 31, value < 1 << 63
+        return type(value).__name__ if name in params else value
+
+    for name in dict.fromkeys((*told, *given)):
+        if name not in told or name not in given or kind(name, told[name]) != kind(name, given[name]):
+            raise LaunchError(
+                f"args makes {name} of another kind for another seed, and a kernel of Triton is compiled for one kind",
+                hint="the same types and constants for each seed; integers all 1, all multiples of 16, or none of both",
+            )
+
+
+def _store(said: dict[str, Any], arrays: Mapping[str, np.ndarray], where: Path) -> None:
+    """Write the elements of arguments to files of a child's folder."""
+    for number, item in enumerate(said.get("args", ())):
+        if "shape" in item:
+            item["array"] = f"arg{number}.npy"
+            np.save(where / item["array"], np.frombuffer(arrays[item["name"]].tobytes(), np.uint8))
+        elif not isinstance(item.get("value"), int | float | None):
+            kind = type(item["value"]).__name__
+            raise LaunchError(f"argument {item['name']} is a {kind}, not an array or a number", hint="or write a launch file")
 
 
 def _expected(reference: Reference, given: Arguments, tolerance: Tolerance) -> Expectation:
@@ -288,76 +332,89 @@ def _expected(reference: Reference, given: Arguments, tolerance: Tolerance) -> E
     return Expectation(cast, tolerance)
 
 
-def _compile(wish: dict[str, Any], limits: Limits, where: Path) -> dict[str, Any] | Verdict:
-    """The answer of the compiling child, or the verdict where there is none."""
-    (where / "source.json").write_text(json.dumps(wish))
-    ended = run(python("compile_source", where), limits, where)
-    blank = Verdict(VerdictKind.REFUSED, "", seconds={"compile": ended.seconds}, output=ended.told)
-    try:
-        made: dict[str, Any] = json.loads((where / "compiled.json").read_text())
-    except (OSError, ValueError):
-        return _limited(blank, ended, limits) or replace(
-            blank, outcome=VerdictKind.CRASHED, message=_silent("the compiler", ended)
-        )
+def _compile(wish: dict[str, Any], names: Arguments, limits: Limits, hidden: Sequence[Path]) -> dict[str, Any] | Verdict:
+    """The kernel that the compiling child hands over, or the verdict where there is none.
+
+    wish: what to compile.
+    names: the arguments by name.
+    limits: of time and memory.
+    hidden: files that the source must not read.
+    """
+    with _room() as where, _answer(where) as file:
+        (where / "source.json").write_text(json.dumps(wish))
+        ended = run(function("compile_source", where, file.fileno()), limits, where, file, hidden=hidden)
+        made = None if ended.limit else handover.compiled(file, wish["source"].endswith(".py"), names)
+    blank = Verdict(VerdictKind.REFUSED, "", seconds={"compile": ended.seconds}, output=ended.told, not_enforced=ended.missing)
+    if made is None:
+        crashed = replace(blank, outcome=VerdictKind.CRASHED, message=_silent("the compiler", ended))
+        return _limited(blank, ended, limits) or crashed
     if "message" in made:
         return replace(blank, message=made["message"])
-    return made | {"seconds": {"compile": ended.seconds}}
+    return made | {"seconds": {"compile": ended.seconds}, "missing": ended.missing}
 
 
 def _finish(
-    said: dict[str, Any], arrays: Mapping[str, np.ndarray], expect: Expectation | None, limits: Limits, where: Path,
-    seconds: Mapping[str, float],
+    said: dict[str, Any], made: Mapping[str, Any], arrays: Mapping[str, np.ndarray], expect: Expectation | None, limits: Limits,
+    other: Callable[[], Mapping[str, Any] | None] = lambda: None,
 ) -> Verdict:  # fmt: skip
     """Run the child and compare what it leaves.
 
     said: what the child is told.
-    arrays: the arrays of the arguments by name, for shapes and types.
+    made: the kernel that was compiled, or came as text; empty for a file with PTX.
+    arrays: the arrays of the arguments by name.
     expect: the reference; None: nothing is compared.
     limits: of time and memory.
-    where: the folder of the child.
-    seconds: of the compilation.
+    other: the reference for other inputs.
     """
     for name in said["inout"]:
         if name not in said["outputs"]:
             hint = "outputs: " + (", ".join(said["outputs"]) or "none")
             raise LaunchError(f"inout names {name}, which is no output", hint=hint)
-    (where / "job.json").write_text(json.dumps(said))
-    ended = run(python("run_kernel", where), limits, where)
+    said["fill"] = secrets.randbits(128)
+    size = sum(arrays[name].nbytes for name in said["outputs"]) * len(said["seeds"])
+    with _room() as where, _answer(where) as file:
+        if "ptx" in made:
+            said["ptx"] = "kernel.ptx"
+            (where / "kernel.ptx").write_text(made["ptx"])
+        _store(said, arrays, where)
+        (where / "job.json").write_text(json.dumps(said))
+        child = function("run_kernel", where, file.fileno())
+        ended = run(child, limits, where, file, trusted=True, most=size + (1 << 30))
+        found = None if ended.limit else handover.answered(file, arrays, said["outputs"], len(said["seeds"]))
+    missing = dict.fromkeys((*made.get("missing", ()), *ended.missing))
     verdict = Verdict(
-        VerdictKind.RIGHT, "", seeds=tuple(said["seeds"]), seconds={**seconds, "run": ended.seconds}, output=ended.told
-    )
-    try:
-        answer = json.loads((where / "answer.json").read_text())
-    except (OSError, ValueError):
-        return _limited(verdict, ended, limits) or replace(
-            verdict, outcome=VerdictKind.CRASHED, message=_silent("the run", ended)
-        )
+        VerdictKind.RIGHT, "", seeds=tuple(said["seeds"]), seconds={**made.get("seconds", {}), "run": ended.seconds},
+        output=ended.told, not_enforced=tuple(missing) if made.get("missing") is not None else (),
+    )  # fmt: skip
+    if found is None:
+        crashed = replace(verdict, outcome=VerdictKind.CRASHED, message=_silent("the run", ended))
+        return _limited(verdict, ended, limits) or crashed
+    answer, runs = found
     verdict = replace(
         verdict, device=answer.get("device", ""), findings=tuple(answer.get("findings", ())), report=answer.get("report", {})
     )
     if "error" in answer:
         return replace(verdict, outcome=VerdictKind(answer["error"]), message=answer["message"])
-    return _compared(verdict, answer, said, arrays, expect, where)
+    return _compared(verdict, answer, said, arrays, expect, runs, other)
 
 
 def _compared(
     verdict: Verdict, answer: Mapping[str, Any], said: Mapping[str, Any], arrays: Mapping[str, np.ndarray],
-    expect: Expectation | None, where: Path,
+    expect: Expectation | None, runs: Sequence[Mapping[str, np.ndarray]], other: Callable[[], Mapping[str, Any] | None],
 ) -> Verdict:  # fmt: skip
-    runs = []
-    for run_number, _ in enumerate(said["seeds"]):
-        with np.load(where / f"seed{run_number}.npz", allow_pickle=False) as kept:
-            runs.append({n: kept[n].view(arrays[n].dtype).reshape(arrays[n].shape) for n in said["outputs"]})
+    """The verdict on outputs. runs: the outputs of each; other parameters as of `_finish`."""
     found: list[JudgedOutput] = []
     expect = expect or Expectation({})
     for name, want in expect.arrays.items():
         each = [_row(compare(name, got[name], want, expect.tolerance), seed) for got, seed in zip(runs, said["seeds"])]
-        found.append(max(each, key=lambda c: (not c.ok, c.beyond, c.wrong)))
+        worst = max(each, key=lambda c: (not c.ok, c.beyond, c.wrong))
+        found.append(replace(worst, stored=_stored(worst, said, runs)))
     verdict = replace(verdict, outputs=tuple(found))
     wrong = [c for c in found if not c.ok]
     if wrong:
         names = ", ".join(c.name for c in wrong)
-        hint = "; if the kernel adds to what is there, name it in inout" if _untouched(wrong, runs) else ""
+        leans = any(len({r[c.name][c.first].tobytes() for r in runs}) > 1 for c in wrong if c.first is not None)
+        hint = "; if the kernel adds to what is there, name it in inout" if leans else ""
         message = f"{names} {'differs' if len(wrong) == 1 else 'differ'} from the reference{hint}"
         return replace(verdict, outcome=VerdictKind.WRONG, message=message)
     errors = [f for f in verdict.findings if f["severity"] == "error"]
@@ -369,20 +426,33 @@ def _compared(
     moved = [n for n in said["outputs"] if any(r[n].tobytes() != runs[0][n].tobytes() for r in runs)]
     if moved and not expect.tolerance:
         return replace(verdict, outcome=VerdictKind.UNSTABLE, message=f"{', '.join(moved)}: other bits under another seed")
+    inputs = [name for name in arrays if name not in said["outputs"] or name in said["inout"]]
+    idle = passes_without_work(expect, arrays, inputs, other)
+    told = [f"the reference of {name} accepts {what}" for name, what in idle.items()]
+    if idle and len(idle) == len(expect.arrays):
+        message = f"{'; '.join(told)}: a kernel that reads nothing passes"
+        return replace(verdict, outcome=VerdictKind.VACUOUS, message=message)
+    narrow = [narrowed(name, runs[0][name], want) for name, want in expect.arrays.items() if expect.tolerance]
+    if any(narrow):
+        return replace(verdict, outcome=VerdictKind.WRONG, message="; ".join(filter(None, narrow)))
     notes = tuple(f"it writes to {name}, which is no output" for name in answer.get("changed", ()))
+    notes += tuple(told) if said["sanitize"] else (*told, _NOT_LOOKED_AT)
     if moved:
         notes += (f"{', '.join(moved)}: other bits under another seed, within the tolerance",)
     what = "outputs are equal to the reference" if found else "it ran to its end; no reference was given"
+    if any(c.wrong for c in found):
+        what = "outputs are within the tolerance of the reference"
     what += f"; certificate: {certificate['verdict']}" if certificate else ""
-    return replace(verdict, message=what, notes=notes)
+    return replace(verdict, message=what + (_counted(verdict.findings, True) if verdict.findings else ""), notes=notes)
 
 
-def _untouched(wrong: Sequence[JudgedOutput], runs: Sequence[Mapping[str, np.ndarray]]) -> bool:
-    """Whether a wrong element is NaN, as outputs are before the first run."""
-    return any(
-        c.first is not None and runs[0][c.name].dtype.kind not in "iu" and bool(np.isnan(runs[0][c.name][c.first].astype(float)))
-        for c in wrong
-    )
+def _stored(c: JudgedOutput, said: Mapping[str, Any], runs: Sequence[Mapping[str, np.ndarray]]) -> bool:
+    """Whether the kernel stored to the first wrong element: in some run it does not hold what was there before."""
+    if c.first is None or c.name in said["inout"]:
+        return True
+    number, like = said["outputs"].index(c.name), runs[0][c.name]
+    before = (filling(said["fill"], n, number, like.nbytes).view(like.dtype).reshape(like.shape) for n in range(len(runs)))
+    return any(r[c.name][c.first].tobytes() != b[c.first].tobytes() for r, b in zip(runs, before))
 
 
 def _row(c: Comparison, seed: int) -> JudgedOutput:
@@ -406,4 +476,3 @@ def _limited(verdict: Verdict, ended: ChildEnd, limits: Limits) -> Verdict | Non
         return None
     what = f"{limits.seconds:g} s" if ended.limit == "timeout" else f"{limits.bytes / (1 << 20):,.0f} MiB of memory"
     return replace(verdict, outcome=VerdictKind(ended.limit), message=f"it was ended at the limit of {what}")
-

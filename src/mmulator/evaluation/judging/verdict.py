@@ -13,6 +13,7 @@ class VerdictKind(StrEnum):
 
     RIGHT = "right"  # it ran to its end, and what was compared is equal
     WRONG = "wrong"  # an output differs from the reference
+    VACUOUS = "vacuous"  # it is right, and so is a kernel that reads nothing
     UNDEFINED = "undefined"  # the sanitizer has a finding of severity error
     UNSTABLE = "unstable"  # another seed gave other bits
     FAULT = "fault"  # an access out of bounds, a deadlock, a trap
@@ -33,6 +34,7 @@ class JudgedOutput:
     first: index of the first of these, or None. got, want: values there.
     ulps: the largest distance, in steps of the type; None where a value is NaN or infinite on one side only.
     ok: nothing is outside the tolerance.
+    stored: the kernel stored to the first of these.
     """
 
     name: str
@@ -45,12 +47,16 @@ class JudgedOutput:
     want: Any
     ulps: int | None
     ok: bool
+    stored: bool = True
 
     def __str__(self) -> str:
         if not self.wrong:
             return f"{self.name}: {self.size:,} elements, bits equal"
         far = "NaN or infinite on one side" if self.ulps is None else f"up to {self.ulps:,} ULP"
         where = ", ".join(map(str, self.first or ()))
+        if not self.stored:
+            told = f"{self.name}[{where}] is not stored, the reference has {_number(self.want)}"
+            return f"{self.name}: {self.wrong:,} of {self.size:,} elements differ: {told}"
         said = f"{self.name}[{where}] is {_number(self.got)} instead of {_number(self.want)}"
         return f"{self.name}: {self.wrong:,} of {self.size:,} elements differ, {far}{'' if self.ok else f': {said}'}"
 
@@ -75,6 +81,7 @@ class Verdict:
     seconds: that the child took, by phase.
     output: the end of what a program or a compiler printed.
     notes: what a reader should know.
+    not_enforced: what the system does not let the judge keep a candidate from, each as a sentence of what did not hold for sure.
     """
 
     outcome: VerdictKind
@@ -89,6 +96,7 @@ class Verdict:
     seconds: dict[str, float] = field(default_factory=dict)
     output: str = ""
     notes: tuple[str, ...] = ()
+    not_enforced: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -107,4 +115,5 @@ class Verdict:
         last = printable(self.output.strip().rpartition("\n")[2][:200])
         lines += [f"  it printed last: {last}"] if last and self.outcome is VerdictKind.FAILED else []
         lines += [f"  note: {note}" for note in self.notes]
+        lines += [f"  not enforced: {what}" for what in self.not_enforced]
         return "\n".join(lines)
