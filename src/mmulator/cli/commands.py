@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "explore": "Show layouts, shared memory, tensor maps, sparse metadata, number formats and sums in a browser.",
     "conformance": "Compare the model with a GPU, register by register, on operands that are hard to get right.",
     "judge": "One verdict on a kernel or a program.",
+    "mcp": "Serve judge, sanitize, why and explain to a program, by the Model Context Protocol.",
     "schema": "The JSON Schema of a document, or without a name which documents there are.",
     "doctor": "A report on this machine: the libraries and devices that mmulator can use.",
     "descriptor": "Encode, decode, check and draw matrix descriptors of wgmma; derive them from CuTe layouts.",

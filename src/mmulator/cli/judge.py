@@ -38,11 +38,12 @@ def judge(
     store is seen; they are compared here. A program compares its own results, and the verdict says so. The verdict says, too,
     what this system does not enforce.
 
-    The exit code is 0 if the verdict is right, 3 if it is undefined, else 1.
+    The exit code is 0 if the verdict is right, 3 if it is undefined or if a mutant of --mutate passes, too, else 1.
 
     Examples:
         mmulator judge examples/hopper_gemm/launch.toml
         mmulator judge --json --kernel mine.cu --ulp 2 launch.toml
+        mmulator judge --mutate --mutate-seconds 30 examples/hopper_gemm/launch.toml
         mmulator judge --seconds 20 --bytes 2G prog.py --its-own-option
     """
     from mmulator.cli.output import WrongUsage, print_json, print_line
@@ -65,6 +66,7 @@ def judge(
         candidate[0] if launch else candidate, reference=reference, kernel=kernel, inout=tuple(inout or ()), device=given.device,
         seeds=given.seeds, sanitize=not given.no_sanitize, certify=given.certify, profile=given.profile,
         rtol=given.rtol or 0.0, atol=given.atol or 0.0, ulp=given.ulp or 0, limits=Limits(seconds, bytes),
+        mutate=(given.mutate_seconds or 60.0) if given.mutate else 0.0,
     )  # fmt: skip
     if given.json:
         print_json("judge", verdict.as_dict())
@@ -73,3 +75,5 @@ def judge(
             print_line(line, 4)
     if not verdict.ok:
         sys.exit(3 if verdict.outcome == "undefined" else 1)
+    if verdict.weak:
+        sys.exit(3)

@@ -86,7 +86,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.mmulator is not None:
         from mmulator.doors import pytest_tests
 
-        config.pluginmanager.register(pytest_tests.Tests(config), PLUGIN)
+        config.pluginmanager.register(tests := pytest_tests.Tests(config), PLUGIN)
+        if config.option.mmulator_mutate:
+            if config.pluginmanager.has_plugin("dsession") or tests.worker is not None:
+                raise pytest.UsageError("--mutate goes without pytest-xdist: -n0")
+            from mmulator.doors import pytest_mutation
+
+            config.pluginmanager.register(pytest_mutation.Mutation(config, tests))
 
 
 @pytest.fixture(name="mmulator")

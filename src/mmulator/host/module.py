@@ -17,6 +17,7 @@ from mmulator.base.lazy import cached_property
 from mmulator.base.tables import element, html_table
 from mmulator.host import entries
 from mmulator.host.cpu import Cpu, CpuModule
+from mmulator.host.instead import stack
 from mmulator.host.report import Report
 from mmulator.host.text import Text, loading_within
 from mmulator.host.variables import Variables
@@ -321,7 +322,8 @@ class Kernel:
         self, launch: Launch, how: How, observers: Sequence[Observer] = (), compiling: Progress | None = None,
         compile_timeout: float | None = None,
     ) -> Report:  # fmt: skip
-        """Compile the kernel for a launch on this machine, unless that was done before, run it and wait.
+        """Compile the kernel for a launch on this machine, unless that was done before, run it and wait; or what stands in for
+        it (host/instead.py).
 
         launch: as `prepared` gives it.
         how: seed, threads, time limit and the like.
@@ -331,6 +333,15 @@ class Kernel:
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault.
         """
+        if stack:
+            return cast(Report, stack[-1](launch, how, observers))
+        return self.run_itself(launch, how, observers, compiling, compile_timeout)
+
+    def run_itself(
+        self, launch: Launch, how: How, observers: Sequence[Observer] = (), compiling: Progress | None = None,
+        compile_timeout: float | None = None,
+    ) -> Report:  # fmt: skip
+        """`run`, of this kernel whatever stands in for it."""
         module, shape, device = self.module, launch.shape, launch.device
         options = compile_options(shape, how, observers)
         started = time.perf_counter()

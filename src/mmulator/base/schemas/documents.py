@@ -152,6 +152,10 @@ _OUTPUT = record(
     "text: name", "whole: seed size wrong beyond", "flag: ok stored", "any: got want",
     first=or_none(many(WHOLE)), ulps=or_none(WHOLE),
 )  # fmt: skip
+MUTANT = record("text: kind change source statement was state words", "whole: line", place=optional(TEXT))
+MUTATE = record("flag: interrupted", tests=many(record("text: test why", kernels=many(record(
+    "text: kernel file vacuous", "texts: passes", mutants=many(MUTANT),
+)))))  # fmt: skip
 JUDGE = versioned("judge", record(
     "flag: ok", "text: message device output", "wholes: seeds", "texts: notes not_enforced",
     outcome=one_of(
@@ -159,6 +163,7 @@ JUDGE = versioned("judge", record(
     ),
     kind=one_of("kernel", "program"), drawn=or_none(WHOLE), outputs=many(_OUTPUT), findings=many(_FINDING),
     report=either(REPORT, record(kernels=optional(_KERNEL_RUNS), certificates=optional(_CERTIFICATES))), seconds=by_name(NUMBER),
+    mutants=optional(either(record("flag: more", counts=by_name(WHOLE), mutants=many(MUTANT)), record())),
 ))  # fmt: skip
 _COMPARISON = record(
     "text: name", "whole: size wrong beyond specials", "any: got want", "flag: ok", first=or_none(many(WHOLE)), worst=NUMBER,
@@ -264,9 +269,9 @@ _WORD = {
 }  # fmt: skip
 
 DOCUMENTS: dict[str, Shape] = {
-    "report": REPORT, "findings": FINDINGS, "why": WHY, "cause": CAUSE, "profile": PROFILE, "judge": JUDGE, "run": RUN,
-    "exec": EXEC, "check": CHECK, "explain": EXPLAIN, "layout": LAYOUT, "descriptor": DESCRIPTOR, "tensormap": TENSORMAP,
-    "tensormap-box": BOX,
+    "report": REPORT, "findings": FINDINGS, "why": WHY, "cause": CAUSE, "profile": PROFILE, "judge": JUDGE, "mutate": MUTATE,
+    "run": RUN, "exec": EXEC, "check": CHECK, "explain": EXPLAIN, "layout": LAYOUT, "descriptor": DESCRIPTOR,
+    "tensormap": TENSORMAP, "tensormap-box": BOX,
     "profiles": record(profiles=many(PROFILE)),
     "conformance": record("flag: ok", runs=many(record(
         "flag: ok complete", "whole: left", "text: mmulator date", gpu=_GPU, run=by_name(ANY), seconds=NUMBER,

@@ -19,7 +19,7 @@ import numpy as np
 from mmulator.base.errors import ExecutionFault, LaunchError, LimitReached, MmulatorError, UnsupportedError
 from mmulator.base.findings import union
 from mmulator.base.interop import named_dtype
-from mmulator.evaluation.judging import fence
+from mmulator.evaluation.judging import fence, mutation
 from mmulator.host.campaign import Snapshot
 from mmulator.host.jobs.inputs import Argument
 from mmulator.host.jobs.job import Job, kernel_name, load_job, set_variables
@@ -122,6 +122,7 @@ def _run(where: Path, said: Mapping[str, Any], answer: dict[str, Any], file: Bin
     job = job_of(where, said)
     module: Module = job.load()
     kernel = module[kernel_name(module, job)]
+    mutation.stand_in(kernel, said, answer)
     own = job.arrays()
     for argument in (*job.arguments, *job.variables):
         argument.value = resolve(argument.value, own)

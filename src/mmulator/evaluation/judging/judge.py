@@ -21,6 +21,7 @@ from mmulator.base.errors import LaunchError
 from mmulator.evaluation.judging import handover
 from mmulator.evaluation.judging.child import ChildEnd, Limits, function, python, run
 from mmulator.evaluation.judging.children import filling
+from mmulator.evaluation.judging.mutation import rated
 from mmulator.evaluation.judging.strictness import narrowed, passes_without_work
 from mmulator.evaluation.judging.verdict import JudgedOutput, Verdict, VerdictKind
 from mmulator.host.jobs.comparison import Comparison, Expectation, Tolerance, check_expectation, compare
@@ -40,6 +41,7 @@ def judge(
     inout: Sequence[str] = (), seeds: int = 2, sanitize: bool = True, profile: bool = False, rtol: float = 0.0,
     atol: float = 0.0, ulp: int = 0, draw: int | None = None, threads: int | None = None, limits: Limits | None = None,
     certify: bool = False,
+    mutate: float = 0.0,
 ) -> Verdict:  # fmt: skip
     """One verdict on a kernel or a program, from a child process within limits of time and memory.
 
@@ -65,6 +67,7 @@ def judge(
     threads: of the host.
     limits: of compilation, and again of the run.
     certify: includes `sanitize`; the report has a certificate for every schedule, and a counterexample counts as undefined.
+    mutate: seconds in which a right kernel is changed as people err, and each change is judged; 0: it is not.
 
     Raises LaunchError for a question that makes no sense; whatever the candidate does is in the verdict.
     """
@@ -75,9 +78,9 @@ def judge(
     if program is not None:
         return _judge_program(program, device, sanitize, certify, limits)
     said: dict[str, Any] = {
-        "seeds": list(range(seeds)), "sanitize": sanitize or certify, "profile": profile, "inout": list(inout), "threads": threads,
-        "device": None if device is None else as_device(device), "cluster": cluster, "cooperative": cooperative,
-        "certify": certify,
+        "seeds": list(range(seeds)), "sanitize": sanitize or certify, "profile": profile, "inout": list(inout),
+        "threads": threads, "device": None if device is None else as_device(device), "cluster": cluster, "cooperative": cooperative,
+        "certify": certify, "mutate": mutate,
     }  # fmt: skip
     tolerance = tolerance_of({"rtol": rtol, "atol": atol, "ulp": ulp}, "judge:")
     if isinstance(candidate, str | Path) and str(candidate).endswith(".toml"):
@@ -395,7 +398,12 @@ def _finish(
     )
     if "error" in answer:
         return replace(verdict, outcome=VerdictKind(answer["error"]), message=answer["message"])
-    return _compared(verdict, answer, said, arrays, expect, runs, other)
+    verdict = _compared(verdict, answer, said, arrays, expect, runs, other)
+    if verdict.ok and said["mutate"]:
+        again = {**said, "mutate": 0, "seeds": said["seeds"][:1], "profile": False}
+        mutants = rated(verdict, lambda one: _finish(again | one, made, arrays, expect, limits), said["mutate"])
+        verdict = replace(verdict, mutants=mutants)
+    return verdict
 
 
 def _compared(

@@ -82,6 +82,7 @@ class Verdict:
     output: the end of what a program or a compiler printed.
     notes: what a reader should know.
     not_enforced: what the system does not let the judge keep a candidate from, each as a sentence of what did not hold for sure.
+    mutants: how strict the check is (mutation.py); empty if that was not asked.
     """
 
     outcome: VerdictKind
@@ -97,6 +98,7 @@ class Verdict:
     output: str = ""
     notes: tuple[str, ...] = ()
     not_enforced: tuple[str, ...] = ()
+    mutants: dict[str, Any] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -116,4 +118,20 @@ class Verdict:
         lines += [f"  it printed last: {last}"] if last and self.outcome is VerdictKind.FAILED else []
         lines += [f"  note: {note}" for note in self.notes]
         lines += [f"  not enforced: {what}" for what in self.not_enforced]
+        lines += self._of_mutants()
         return "\n".join(lines)
+
+    @property
+    def weak(self) -> bool:
+        """Whether a changed kernel passes, too, that an input tells from this one."""
+        return any(row["state"] == "survived" for row in self.mutants.get("mutants", ()))
+
+    def _of_mutants(self) -> list[str]:
+        if not self.mutants:
+            return []
+        counts = ", ".join(f"{count} {state}" for state, count in self.mutants["counts"].items()) or "none"
+        lines = [f"  mutants: {counts}" + ("; the time was over before the last" if self.mutants["more"] else "")]
+        for row in self.mutants["mutants"]:
+            if row["state"] != "noticed":
+                lines += [f"    {row['state']}: {row['place']}: {row['change']}", f"      {row['words']}"]
+        return lines

@@ -324,6 +324,14 @@ TABLE: tuple[Setting, ...] = (
     Setting("profile_to", "run exec pytest", "", "Write it: .html, .json, .txt, .info (lcov).", "FILE", file=True, group=RESULTS,
             into=("profile", ""), read=ending("a file that ends in .html, .json, .txt, or .info for lcov", *_ENDINGS),
             but={"pytest": {"help": "Write what each line of each kernel did: .html, .json, .txt, .info (lcov)."}}),
+    Setting("mutate", "judge pytest", "", "Change the kernel as people err; say what is not noticed.", but={
+        "pytest": {"names": ("--mutate", "--mmulator-mutate"),
+                   "help": "Run each test that passes again with changed kernels, and say what it does not notice."}}),
+    Setting("mutate_seconds", "judge pytest", "", "Seconds for that. Default: 60.", "S", read=decimal(), but={
+        "pytest": {"names": ("--mutate-seconds", "--mmulator-mutate-seconds"),
+                   "help": "Seconds for the mutants of a test. Default: 60."}}),
+    Setting("mutate_to", "pytest", "", "Write that as JSON.", "FILE.json", file=True, but={
+        "pytest": {"names": ("--mutate-to", "--mmulator-mutate-to")}}),
     Setting("watch", "run launch", "", "List the stores to an element.", "NAME[ROW,COL]", several=True, group=RESULTS),
     Setting("rtol", "run judge", "", "Pass what is within X times the reference.", "X", read=decimal(), group=COMPARING,
             but={"judge": {"help": "Relative tolerance."}}),

@@ -65,7 +65,8 @@ class LaunchSnapshot:
         self.kernel, arguments = launch.kernel, launch.arguments
         image = self.kernel.module.image
         self.pieces = [MemorySnapshot(name, image.addresses[name], image.bytes_of(name), True) for name in image.addresses]
-        self.pieces += [MemorySnapshot(r.label, r.start, bytes_at(r.host, r.size), False) for r in arguments.regions if r.size]
+        given = (*arguments.buffers, *arguments.regions)
+        self.pieces += [MemorySnapshot(r.label, r.start, bytes_at(r.host, r.size), False) for r in given if r.size]
         self.pieces.sort(key=lambda p: p.start)
         self._open = self.pieces  # of which it is not noted yet
         self._windows, size = _windows(self.pieces)
