@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "list": "List matrix instructions, those that differ only in shape, type or a qualifier in one line.",
     "why": "Show how each device adds up one element of a matrix product: chunks, exponents, the bits that are cut, the "
         "rounding.",
+    "same": "Whether two kernels store the same bits at one size, for all values of their inputs.",
     "layout": "Which lane and register holds which element of a matrix, its metadata or its scale factors.",
     "explore": "Show layouts, shared memory, tensor maps, sparse metadata, number formats and sums in a browser.",
     "conformance": "Compare the model with a GPU, register by register, on operands that are hard to get right.",

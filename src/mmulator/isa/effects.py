@@ -114,6 +114,8 @@ class Algebra(Enum):
     NOT = "not a"
     MULTIPLE = "a * b of integers"
     SHIFT = "a << b"
+    RIGHT = "a >> b"
+    EXTREME = "the lesser of a and b, or the greater"
 
 
 class Flow(Enum):

@@ -46,13 +46,16 @@ def _arithmetic(name: str, effects: Effects) -> tuple[Row, ...]:
     )
 
 
+_EXTREME = Effects(algebra=Algebra.EXTREME)
+
+
 def _extremum(name: str) -> tuple[Row, ...]:
     """Rows of min and max."""
     return (
-        _float(name, FTZ, _NAN, _F32, operands=(*D_A_B, _THIRD), needs=_EXTREMA_NEEDS),
-        _float(name, FTZ, _NAN, _XORSIGN, _ABS, _F32, needs=_EXTREMA_NEEDS),
-        _float(name, FTZ, _NAN, _ABS, _F32, operands=D_A_B_C, ptx=(8, 8), sm=100),
-        _float(name, _F64),
+        _float(name, FTZ, _NAN, _F32, operands=(*D_A_B, _THIRD), needs=_EXTREMA_NEEDS, effects=_EXTREME),
+        _float(name, FTZ, _NAN, _XORSIGN, _ABS, _F32, needs=_EXTREMA_NEEDS, effects=_EXTREME),
+        _float(name, FTZ, _NAN, _ABS, _F32, operands=D_A_B_C, ptx=(8, 8), sm=100, effects=_EXTREME),
+        _float(name, _F64, effects=_EXTREME),
     )
 
 

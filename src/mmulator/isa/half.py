@@ -38,7 +38,7 @@ _EXTREMA_NEEDS = (*need("NaN", (7, 0), 80), *need("xorsign", (7, 2), 86))
 def _extremum(name: str) -> tuple[Row, ...]:
     """Rows of min and max."""
     return tuple(
-        _half(name, *ftz, _NAN, *xorsign, type, ptx=(7, 0), sm=80, needs=_EXTREMA_NEEDS)
+        _half(name, *ftz, _NAN, *xorsign, type, ptx=(7, 0), sm=80, needs=_EXTREMA_NEEDS, effects=Effects(algebra=Algebra.EXTREME))
         for ftz, type in (((FTZ,), _F16), ((), _BF16))
         for xorsign in ((), (_XORSIGN, _ABS))
     )

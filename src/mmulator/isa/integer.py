@@ -57,6 +57,7 @@ _DIVIDES = Effects(ptxas=Ptxas.EXPANDED).where("u32", ptxas=Ptxas.SELECTED).wher
 _SUM = Effects(pointer=Pointer.SUM)
 _DIFFERENCE = Effects(pointer=Pointer.DIFFERENCE, cancels=True)
 _ADDEND = Effects(pointer=Pointer.ADDEND)
+_EXTREME = Effects(algebra=Algebra.EXTREME)
 _MULTIPLE = Effects(algebra=Algebra.MULTIPLE)
 _CARRIES = Effects(carry="w", ptxas=Ptxas.GUARDED)
 _TAKES_CARRY = Effects(carry="r").where("cc", carry="rw", ptxas=Ptxas.GUARDED)
@@ -91,9 +92,9 @@ ROWS: tuple[Row, ...] = (
         each
         for name in ("min", "max")
         for each in (
-            _integer(name, type_(*INT16_64), operands=D_A_B),
-            _integer(name, type_(*_X2), operands=D_A_B, ptx=(8, 0), sm=90),
-            _integer(name, one("relu"), type_("s16x2", "s32"), operands=D_A_B, ptx=(8, 0), sm=90),
+            _integer(name, type_(*INT16_64), operands=D_A_B, effects=_EXTREME),
+            _integer(name, type_(*_X2), operands=D_A_B, ptx=(8, 0), sm=90, effects=_EXTREME),
+            _integer(name, one("relu"), type_("s16x2", "s32"), operands=D_A_B, ptx=(8, 0), sm=90, effects=_EXTREME),
             _integer(name, type_(*_X4), operands=D_A_B, **_PACKED),
             _integer(name, one("relu"), type_("s8x4"), operands=D_A_B, **_PACKED),
         )

@@ -23,5 +23,6 @@ ROWS: tuple[Row, ...] = (
         operands=(dst(), src("a"), src("b"), src("c", "u32")), ptx=(3, 1), sm=32, leading="direction", effects=PARTS,
     ),
     _logic("shl", type_(*BITS16_64), operands=(dst(), src("a"), src("b", "u32")), effects=Effects(algebra=Algebra.SHIFT)),
-    _logic("shr", type_(*BITS16_64, *INT16_64), operands=(dst(), src("a"), src("b", "u32"))),
+    _logic("shr", type_(*BITS16_64, *INT16_64), operands=(dst(), src("a"), src("b", "u32")),
+           effects=Effects(algebra=Algebra.RIGHT)),
 )  # fmt: skip

@@ -287,6 +287,10 @@ DOCUMENTS: dict[str, Shape] = {
     "rules": record("flag: ok", rules=many(record(**_RULE))),
     "rule": record("flag: ok", **_RULE),
     "compare": record("text: instruction", devices=many(by_name(TEXT)), why=or_none(WHY)),
+    "same": record(
+        "flag: ok", "text: grade element reason", "whole: elements", "texts: lines rests_on",
+        counterexample=or_none(record("text: element", "texts: values", "whole: ulps differing")),
+    ),
     "layout-element": record(
         "flag: ok", "text: instruction operand", elements=_ELEMENTS,
         otherwise=optional(record("text: instruction", elements=_ELEMENTS)),

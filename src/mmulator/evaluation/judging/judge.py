@@ -79,8 +79,8 @@ def judge(
         return _judge_program(program, device, sanitize, certify, limits)
     said: dict[str, Any] = {
         "seeds": list(range(seeds)), "sanitize": sanitize or certify, "profile": profile, "inout": list(inout),
-        "threads": threads, "device": None if device is None else as_device(device), "cluster": cluster, "cooperative": cooperative,
-        "certify": certify, "mutate": mutate,
+        "threads": threads, "device": None if device is None else as_device(device), "cluster": cluster,
+        "cooperative": cooperative, "certify": certify, "mutate": mutate,
     }  # fmt: skip
     tolerance = tolerance_of({"rtol": rtol, "atol": atol, "ulp": ulp}, "judge:")
     if isinstance(candidate, str | Path) and str(candidate).endswith(".toml"):
@@ -117,7 +117,8 @@ def _judge_program(words: list[str], device: str | None, sanitize: bool, certify
     notes = ("a program compares its own results: this verdict rests on its word",)
     verdict = Verdict(
         VerdictKind.RIGHT, "", "program", as_device(device) if device else "", findings=tuple(said.get("findings", ())),
-        report={"kernels": []} | {key: said[key] for key in ("kernels", "certificates") if key in said}, seconds={"run": ended.seconds}, output=ended.told,
+        report={"kernels": []} | {key: said[key] for key in ("kernels", "certificates") if key in said},
+        seconds={"run": ended.seconds}, output=ended.told,
         notes=notes if looks else (*notes, _NOT_LOOKED_AT), not_enforced=ended.missing,
     )  # fmt: skip
     fine = f"the program ended with exit code 0{_counted(verdict.findings, sanitize or certify)}"

@@ -118,6 +118,11 @@ def stores_words(ins: Instruction) -> bool:
     return plain and ins.form["space"] in ("", "global") and bool(ins.form["type"])
 
 
+def stores_to(trail: Trail, low: int, high: int) -> bool:
+    """Whether a step of a trail may write to a generic address from `low` to below `high`."""
+    return trail.stores_to(low, high, _span)
+
+
 def left_out(trail: Trail, address: int) -> tuple[TrailStep, int] | None:
     """The newest store, and a lane, that would have written the byte at an address if its guard had held, or None."""
     for step in reversed(trail.steps):

@@ -22,6 +22,7 @@ from mmulator.ptx.program.addresses import SHARED_BASE
 from mmulator.ptx.tree import Immediate, Operand, Reg
 from mmulator.runtime.native.state import LANES
 
+MATRICES = 64  # products whose matrices are kept
 Words = NDArray[np.uint64]
 
 
@@ -104,8 +105,12 @@ def _element(trail: Trail, step: TrailStep, lane: int, register: str, low: int) 
     if isinstance(c_register, Reg):
         value = trail.register(step, c_register.name)
         c = None if value is None else int(value[lane]) >> low & (1 << d.bits) - 1
-    a = _matrix(trail, step, form, named, "a", quarter)
-    b = _matrix(trail, step, form, named, "b", quarter)
+    key = step.number, step.place.address
+    if key not in trail.matrices:
+        if len(trail.matrices) >= MATRICES:
+            trail.matrices.clear()
+        trail.matrices[key] = tuple(_matrix(trail, step, form, named, side, quarter) for side in "ab")
+    a, b = trail.matrices[key]
     if a is None or b is None:
         return None
     left, right = (m if m.ndim == 2 else m[which] for m in (a, b))

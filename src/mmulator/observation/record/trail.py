@@ -218,6 +218,7 @@ class Trail:
         self._read_at = {(place.address, number): (time, image) for time, place, number, image in reversed(self.reads)}
         self._image: tuple[Any, tuple[int, bytes] | None] = None, None
         self.products: dict[tuple[int, int, str, int], Any] = {}  # a cache of observation/record/products.py
+        self.matrices: dict[tuple[int, int], Any] = {}  # another
         self.places: dict[tuple[int, int], NDArray[np.uint64] | None] = {}  # a cache of observation/record/memory.py
         self.tensor: Any = None  # of observation/record/tensor_cells.py
         for n, step in enumerate(self.steps):
@@ -266,6 +267,11 @@ class Trail:
                 return s
         return None
 
+    def _spanned(self, span: Callable[[Trail, TrailStep], tuple[int, int]]) -> NDArray[np.uint64]:
+        if self._spans is None:
+            self._spans = np.array([span(self, self.steps[n]) for n in self._stores], np.uint64).reshape(-1, 2)
+        return self._spans
+
     def writes_before(
         self, number: int | None, address: int, span: Callable[[Trail, TrailStep], tuple[int, int]]
     ) -> Iterator[TrailStep]:
@@ -274,17 +280,18 @@ class Trail:
         number: of the step before which they are; None: the end.
         span: gives the first address that a step may write, and the one behind the last.
         """
-        if self._spans is None:
-            found = [span(self, self.steps[n]) for n in self._stores]
-            self._spans = np.array(found, np.uint64).reshape(-1, 2)
         first = address // NEAR * NEAR
         if first not in self._near:
-            low, high = self._spans.T
+            low, high = self._spanned(span).T
             hits = np.flatnonzero((low < np.uint64(first + NEAR)) & (np.uint64(first) < high))
-            self._near[first] = [(self._stores[k], *self._spans[k].tolist()) for k in hits.tolist()]
+            self._near[first] = [(self._stores[k], *self._spanned(span)[k].tolist()) for k in hits.tolist()]
         near = self._near[first]
         end = len(near) if number is None else bisect_left(near, (bisect_left(self.numbers, number),))
         yield from (self.steps[n] for n, low, high in reversed(near[:end]) if low <= address < high)
+
+    def stores_to(self, low: int, high: int, span: Callable[[Trail, TrailStep], tuple[int, int]]) -> bool:
+        """Whether a step may write to an address from `low` to below `high`. span: as in `writes_before`."""
+        return any(first < high and low < last for first, last in self._spanned(span).tolist())
 
     def operands_read(self, step: TrailStep) -> tuple[int, bytes] | None:
         """(time, image of the CTA's shared memory) when the wgmma that a step issued read its operands."""

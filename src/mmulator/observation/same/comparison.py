@@ -1,0 +1,325 @@
+"""`mm.same`: two kernels in one launch each, and what they have in common: the same bits, the same algebra, or a counterexample.
+
+Two kernels with their launches come in; a `Sameness` leaves. The arrays of the caller are afterwards as they were.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mmulator.base.distance import distances
+from mmulator.base.errors import ExecutionFault, LaunchError, LimitReached
+from mmulator.host.campaign import Snapshot
+from mmulator.host.module import Kernel
+from mmulator.isa.types import TYPES
+from mmulator.observation.record.launches.answers import read
+from mmulator.observation.record.memory import stores_to
+from mmulator.observation.record.names import DeviceArray, DeviceNames
+from mmulator.observation.record.trail import Trail
+from mmulator.observation.same.expressions import Expressions, Uncovered
+from mmulator.observation.same.graph import ExpressionGraph, Pieces, cut, joined
+from mmulator.observation.same.ring import Ring
+from mmulator.runtime.launch.arena import bytes_at, pointer
+from mmulator.runtime.launch.launch import How, Launch
+
+SAME, ALGEBRA, DIFFERENT, UNDECIDED = GRADES = "same bits", "same algebra", "different", "not decided"
+DRAWS = 2  # of fingerprints: a wrong answer of both has a chance of 2 ** -120
+TRIES = 6  # launches with random inputs that look for a counterexample
+NOTHING = "neither kernel stores to an array that both were given"
+DEEP = 1_000_000  # frames of Python that an expression may need
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """Inputs for which two kernels store other bits.
+
+    element: the first that differs, by its name.
+    values: what each kernel stores there.
+    ulps: how far apart they are, in units in the last place.
+    differing: number of elements that differ.
+    inputs: the arrays that were given, by their names.
+    """
+
+    element: str
+    values: tuple[Any, Any]
+    ulps: int
+    differing: int
+    inputs: Mapping[str, np.ndarray] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Sameness:
+    """The grade of two kernels, with its reasons.
+
+    grade: "same bits" for all values of the inputs; "same algebra": equal as real numbers, rounded otherwise; "different";
+        "not decided".
+    element: the first element whose expressions are not the same; "" of the same bits.
+    lines: where the expressions of that element part, in each kernel.
+    counterexample: inputs for which the kernels store other bits, if some were found.
+    reason: why nothing was decided.
+    rests_on: what the grade holds for: conditions and addresses that depend on inputs are those of these inputs.
+    elements: number of elements that were compared.
+    """
+
+    grade: str
+    element: str = ""
+    lines: tuple[str, str] = ("", "")
+    counterexample: Counterexample | None = None
+    reason: str = ""
+    rests_on: tuple[str, ...] = ()
+    elements: int = 0
+
+    def __str__(self) -> str:
+        said = [f"{self.grade}: {self.elements:,} elements" + (f"; {self.reason}" if self.reason else "")]
+        if self.element:
+            said.append(f"{self.element} is computed otherwise: at {self.lines[0] or '?'}, and at {self.lines[1] or '?'}")
+        if found := self.counterexample:
+            said.append(
+                f"for other inputs of these shapes {found.differing:,} elements differ, first {found.element}: {found.values[0]} "
+                f"and {found.values[1]}, {found.ulps:,} units in the last place apart"
+            )
+        return "\n".join([*said, *(f"holds for these inputs: {one}" for one in self.rests_on)])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The answer as JSON can hold it."""
+        found = self.counterexample
+        return {
+            "ok": self.grade == SAME, "grade": self.grade, "elements": self.elements, "element": self.element,
+            "lines": list(self.lines), "reason": self.reason, "rests_on": list(self.rests_on),
+            "counterexample": found and {
+                "element": found.element, "values": [str(v) for v in found.values], "ulps": found.ulps,
+                "differing": found.differing,
+            },
+        }  # fmt: skip
+
+
+class Side:
+    """One of the two kernels, with its launch.
+
+    kernel, launch: what runs.
+    arrays: the arrays that it was given, by the number of the argument.
+    """
+
+    def __init__(self, kernel: Kernel, given: Mapping[str, Any], device: str | None) -> None:
+        self.kernel = kernel
+        self.launch: Launch = kernel.prepared(
+            given["grid"], given["block"], given["args"], given.get("shared", 0), device or kernel.module.default_device,
+            given.get("cluster"),
+        )  # fmt: skip
+        self.names = DeviceNames.of(self.launch, {})
+        self.memory = Snapshot(self.launch.writable())
+        values = self.launch.arguments.values
+        self.arrays = {n: value for n, value in enumerate(values) if isinstance(value, np.ndarray) and value.nbytes}
+        self.places: list[tuple[int, DeviceArray]] = []
+        for n, array in self.arrays.items():
+            buffer = next(
+                b for b in (*self.launch.arguments.buffers, *self.launch.arguments.regions) if _host(b) == pointer(array)
+            )  # fmt: skip
+            name = kernel.signature.params[n].name
+            self.places.append((n, DeviceArray(name, buffer.start, array.nbytes, array.shape, array.itemsize, array.dtype)))
+
+    def run(self) -> dict[int, np.ndarray]:
+        """The contents of the arrays when the launch is over; they are afterwards as they were."""
+        try:
+            self.launch.run(How(threads=1))
+            return {n: a.copy() for n, a in self.arrays.items()}
+        finally:
+            self.memory.restore()
+
+    def expressions(self, graph: ExpressionGraph, keys: Mapping[int, int]) -> tuple[Expressions, dict[int, np.ndarray]]:
+        """The expressions of the launch, and what it left in its arrays. keys: the input that each array is."""
+        trail = Trail()
+        given = self.launch.arguments
+        regions = [(r.start, bytes_at(r.host, r.size)) for r in (*given.buffers, *given.regions)]
+        regions += [(start, a.view(np.uint8).reshape(-1)) for start, a, _ in self.kernel.module.image.buffers]
+        trail.read = partial(read, given.params, regions)
+        try:
+            self.launch.run(How(threads=1, watched=False), [trail.observer])
+            left = {n: a.copy() for n, a in self.arrays.items()}
+        finally:
+            self.memory.restore()
+        trail.index()
+        kinds = [(p.name, p.type) for p in self.kernel.function.params]
+
+        def inputs(address: int, size: int) -> Pieces | None:
+            found = next(((n, a) for n, a in self.places if a.start <= address and address + size <= a.start + a.size), None)
+            if found is None:
+                return None
+            number, array = found
+            step, first = array.itemsize, (address - array.start) // array.itemsize
+            last = (address + size - 1 - array.start) // step
+            whole = joined([
+                graph.result("input", (keys[number], at, str(array.dtype)), (), 8 * step) for at in range(first, last + 1)
+            ])
+            return cut(whole, 8 * (address - array.start - first * step), 8 * size)
+
+        def parameter(name: str, at: int, size: int) -> Pieces | None:
+            number, kind = next((n, kind) for n, (own, kind) in enumerate(kinds) if own == name)
+            if kind not in TYPES or TYPES[kind].kind != "float":
+                return None
+            return cut(graph.result("input", ("parameter", number), (), TYPES[kind].bits), 8 * at, 8 * size)
+
+        return Expressions(trail, graph, inputs, parameter, self.launch.device), left
+
+
+def same(
+    kernel_a: Kernel, kernel_b: Kernel, grid: Any, block: Any, args: Sequence[Any], shared: int = 0, device: str | None = None,
+    launch_b: Mapping[str, Any] | None = None, cluster: Any = None,
+) -> Sameness:  # fmt: skip
+    """Whether two kernels store the same bits, for all values of their inputs at one size.
+
+    kernel_a, kernel_b: the kernels.
+    grid, block: blocks of the grid, threads of a block (int, or up to three).
+    args: one for each parameter, as `Kernel.launch` takes them; arrays keep their values. Arrays and numbers of floating point
+        are inputs: the grade "same bits" holds for all their values. Other numbers are fixed.
+    shared: dynamic shared bytes.
+    device: whose arithmetic; default: that of .target of each.
+    launch_b: grid, block, args, shared of the second kernel where they are others. An array of both is one input; else the n-th
+        array of one is the n-th of the other.
+    cluster: blocks of a cluster.
+
+    Raises LaunchError and UnsupportedError as `Kernel.launch`; ExecutionFault if one of the kernels does not end.
+    """
+    first = {"grid": grid, "block": block, "args": args, "shared": shared, "cluster": cluster}
+    a = Side(kernel_a, first, device)
+    b = Side(kernel_b, {**first, **(launch_b or {})}, device)
+    pairs = _pairs(a, b)
+    if not pairs:
+        raise LaunchError("same: the kernels have no array in common", hint="give both kernels the array that they store to")
+    with _deep():
+        return _graded(a, b, pairs)
+
+
+def _host(buffer: Any) -> int:
+    owner = buffer.owner[0] if isinstance(buffer.owner, tuple) else buffer.owner
+    return pointer(owner) if isinstance(owner, np.ndarray) else int(buffer.host)
+
+
+def _pairs(a: Side, b: Side) -> list[tuple[int, int]]:
+    """The arrays of the first kernel with those of the second that stand for the same."""
+    shared = {n: m for n, x in a.arrays.items() for m, y in b.arrays.items() if x is y or pointer(x) == pointer(y)}
+    if shared:
+        return [*shared.items()]
+    return [(n, m) for n, m in zip(a.arrays, b.arrays) if a.arrays[n].nbytes == b.arrays[m].nbytes]
+
+
+@contextmanager
+def _deep() -> Iterator[None]:
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(DEEP)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _graded(a: Side, b: Side, pairs: list[tuple[int, int]]) -> Sameness:
+    graph, keys = ExpressionGraph(), {m: n for n, m in pairs}
+    own = {m: keys.get(m, -1 - m) for m in b.arrays}
+    found = _counterexample(a, b, pairs)
+    try:
+        mine, left = a.expressions(graph, {n: n for n in a.arrays})
+        other, right = b.expressions(graph, own)
+        parted, count = _parted(graph, a, b, pairs, (mine, left), (other, right))
+        for one in (mine, other):
+            one.control()
+    except (Uncovered, LimitReached) as error:
+        return Sameness(UNDECIDED, counterexample=found, reason=error.message)
+    rests = tuple(f"{what} at {place} depends on inputs" for one in (mine, other) for place, what in one.leans.items())
+    if not count:
+        return Sameness(UNDECIDED, counterexample=found, reason=NOTHING, rests_on=rests)
+    if not parted:
+        return Sameness(SAME, rests_on=rests, elements=count)
+    name, x, y = parted[0]
+    lines = _part(graph, x, y, mine, other)
+    rings = [Ring(graph, draw) for draw in range(DRAWS)]
+    if all(ring.of(x)[0] == ring.of(y)[0] for ring in rings for _, x, y in parted):
+        return Sameness(ALGEBRA, name, lines, found, rests_on=rests, elements=count)
+    if found is not None:
+        return Sameness(DIFFERENT, name, lines, found, rests_on=rests, elements=count)
+    reason = f"the expressions differ, and {TRIES} launches with random inputs did not"
+    return Sameness(UNDECIDED, name, lines, None, reason, rests, count)
+
+
+Made = tuple[Expressions, dict[int, np.ndarray]]
+
+
+def _parted(
+    graph: ExpressionGraph, a: Side, b: Side, pairs: list[tuple[int, int]], mine: Made, other: Made
+) -> tuple[list[tuple[str, int, int]], int]:
+    """Elements whose expressions are not the same, with their nodes; and the number of elements that were compared."""
+    parted, count, starts = [], 0, (dict(a.places), dict(b.places))
+    for n, m in pairs:
+        x, y = starts[0][n], starts[1][m]
+        if not any(stores_to(e.trail, z.start, z.start + z.size) for e, z in ((mine[0], x), (other[0], y))):
+            continue
+        raw = [made[1][k].reshape(-1).view(np.uint8) for made, k in ((mine, n), (other, m))]
+        for at in range(0, x.size, x.itemsize):
+            sides = []
+            for place, data, made in ((x, raw[0], mine[0]), (y, raw[1], other[0])):
+                bits = int.from_bytes(data[at : at + x.itemsize].tobytes(), "little")
+                sides.append(graph.whole(made.stored(place.start + at, x.itemsize, bits)))
+            count += 1
+            if sides[0] != sides[1]:
+                parted.append((x.element(x.start + at), sides[0], sides[1]))
+    return parted, count
+
+
+def _part(graph: ExpressionGraph, x: int, y: int, mine: Expressions, other: Expressions) -> tuple[str, str]:
+    """The source lines at which two expressions part: the deepest on the way along which all else is the same."""
+    lines = mine.place(x), other.place(y)
+    while True:
+        one, two = graph.nodes[x], graph.nodes[y]
+        parts = [(i, j) for i, j in zip(one.inputs, two.inputs) if i != j]
+        if one[:2] != two[:2] or len(one.inputs) != len(two.inputs) or len(parts) != 1:
+            return lines
+        x, y = parts[0]
+        deeper = mine.place(x), other.place(y)
+        lines = deeper if all(deeper) else lines
+
+
+# counterexamples ----------------------------------------------------------------------------------------------------
+def _counterexample(a: Side, b: Side, pairs: list[tuple[int, int]]) -> Counterexample | None:
+    """Inputs for which the kernels store other bits: first those that were given, then random ones of floating point."""
+    rng = np.random.default_rng(0)
+    before = [{n: x.copy() for n, x in side.arrays.items()} for side in (a, b)]
+    try:
+        for attempt in range(1 + TRIES):
+            for n, m in pairs if attempt else ():
+                x = a.arrays[n]
+                if x.dtype.kind in "fV":
+                    values = rng.standard_normal(x.shape) * 2.0 ** rng.integers(-attempt, attempt + 1, x.shape)
+                    x[...] = values.astype(x.dtype)
+                    b.arrays[m].reshape(-1).view(np.uint8)[:] = x.reshape(-1).view(np.uint8)
+            given = {a.kernel.signature.params[n].name: x.copy() for n, x in a.arrays.items()}
+            for side in (a, b):
+                side.memory = Snapshot(side.launch.writable())
+            try:
+                left, right = a.run(), b.run()
+            except ExecutionFault:
+                if not attempt:
+                    raise
+                continue
+            for n, m in pairs:
+                x, y = left[n].reshape(-1), right[m].reshape(-1).view(left[n].dtype)
+                differ = np.flatnonzero(x.view(f"V{x.itemsize}") != y.view(f"V{x.itemsize}"))
+                if len(differ):
+                    at = int(differ[0])
+                    array = dict(a.places)[n]
+                    apart = int(distances(x[at : at + 1], y[at : at + 1])[0])
+                    return Counterexample(
+                        array.element(array.start + at * array.itemsize), (x[at], y[at]), apart, len(differ), given
+                    )
+        return None
+    finally:
+        for side, kept in zip((a, b), before):
+            for n, x in kept.items():
+                side.arrays[n][...] = x
+            side.memory = Snapshot(side.launch.writable())

@@ -1,0 +1,497 @@
+"""The expression of each byte that a launch stored, from its trail: bits that move stay bits, each operation is a node.
+
+A trail of all blocks comes in (observation/record/trail.py); pieces of nodes of an `ExpressionGraph` leave. Bits that no input
+decides are constant, as the machine had them. Conditions and addresses are not part of an expression: where they depend on inputs,
+`leans` says so.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+
+from mmulator.base.errors import MmulatorError
+from mmulator.isa.effects import Algebra, Ends, Flow, MemoryEffect, Together
+from mmulator.isa.types import TYPES, type_bits
+from mmulator.matrix.numerics.element import explain_element
+from mmulator.matrix.numerics.profiles import profile_for
+from mmulator.observation.record.addresses import InCell, InRegister, MemoryWrite, Place, elements, space_of
+from mmulator.observation.record.addresses import value_of as concrete
+from mmulator.observation.record.cause import span_text
+from mmulator.observation.record.memory import combines, impossible, last_write, loaded_from, loads
+from mmulator.observation.record.parts import is_predicate, known_type, part_of, shuffle_lane
+from mmulator.observation.record.products import ProductElement, product_element
+from mmulator.observation.record.tensor_cells import (
+    CopiedCell,
+    MovedCell,
+    ProductCell,
+    StoredCell,
+    cells_of,
+    copied_from,
+    loads_cells,
+    tensor_product,
+)
+from mmulator.observation.record.trail import Trail, TrailStep
+from mmulator.observation.record.values import parts_of
+from mmulator.observation.same.graph import (
+    BitPiece,
+    ExpressionGraph,
+    Pieces,
+    constant,
+    cut,
+    is_closed,
+    joined,
+    value_of,
+    width_of,
+)
+from mmulator.observation.same.moves import moved_bits
+from mmulator.ptx.program.uses import accesses, call_operands, signature_of
+from mmulator.ptx.tree import Address, Instruction, NegatedPredicate, Operand, Reg, Symbol, flatten
+from mmulator.runtime.native.state import LANES
+
+Inputs = Callable[[int, int], Pieces | None]  # pieces of the bytes of an input at a generic address; None: of no input
+BYTES = (8, 4, 2)  # sizes of accesses that may have been stored in parts
+COMMUTE = {Algebra.SUM, Algebra.PRODUCT, Algebra.FUSED, Algebra.AND, Algebra.OR, Algebra.XOR, Algebra.MULTIPLE,
+           Algebra.EXTREME}  # fmt: skip
+SLACK = ("space", "sem", "scope", "cache", "evict", "level", "v", "vec", "uni")  # modifiers that change no bits of a result
+
+
+class Uncovered(MmulatorError):
+    """An operation that no expression stands for yet."""
+
+
+class Expressions:
+    """Expressions of what one launch stored.
+
+    trail: the steps of all its blocks.
+    graph: has the nodes.
+    inputs: what of device memory is an input.
+    parameter: the pieces of bytes of a parameter that is an input, by its name; None: of another.
+    device: whose arithmetic products have.
+    """
+
+    def __init__(
+        self, trail: Trail, graph: ExpressionGraph, inputs: Inputs, parameter: Callable[[str, int, int], Pieces | None],
+        device: str,
+    ) -> None:  # fmt: skip
+        self.trail, self.graph, self.inputs, self.parameter, self.device = trail, graph, inputs, parameter, device
+        self.places: dict[int, TrailStep] = {}  # node -> the first step that made it
+        self.leans: dict[str, str] = {}  # place in the source -> what depends on inputs there
+        self._read: dict[tuple[int, int, int, int], Pieces] = {}  # elements that products read in memory
+        self._known: dict[tuple[int, int, str, int, int], Pieces] = {}
+
+    def stored(self, address: int, size: int, bits: int) -> Pieces:
+        """The pieces of bytes of device memory as the launch left them. bits: their value."""
+        return self._memory(None, 0, address, size, bits, None)
+
+    def place(self, node: int) -> str:
+        """The source line of the first step that made a node: `k.ptx:20 (k.py:9)`; "" if none did."""
+        step = self.places.get(node)
+        return "" if step is None else span_text(self.trail.instruction(step).original.span)
+
+    def control(self) -> None:
+        """Note each branch whose condition depends on inputs."""
+        for step in self.trail.steps:
+            ins = self.trail.instruction(step)
+            if ins.guard is not None and ins.effects.ends is not Ends.NO:
+                self._guard(step, ins)
+
+    # registers ------------------------------------------------------------------------------------------------------
+    def _register(self, step: TrailStep, lane: int, name: str, low: int, width: int) -> Pieces:
+        """Bits of a register as a step reads it."""
+        found = self.trail.register(step, name)
+        bits = 0 if found is None else int(found[lane]) >> low
+        for writer, took in self.trail.writers(step, name, lane):
+            key = writer.number, lane, name, low, width
+            if key in self._known:
+                return self._known[key]
+            ins = self.trail.instruction(writer)
+            guard = constant(1, 1) if ins.guard is None else self._register(writer, lane, ins.guard[0].name, 0, 1)
+            if is_closed(guard):
+                if not took:
+                    continue
+                self._known[key] = self._part(writer, lane, name, low, width, bits)
+            elif ins.effects.memory is MemoryEffect.NONE and ins.effects.together is Together.ALONE:
+                self._known[key] = self._either(writer, lane, name, low, width, bits if took else None, guard)
+            else:
+                self._leans(writer, "the condition")
+                if not took:
+                    continue
+                self._known[key] = self._part(writer, lane, name, low, width, bits)
+            return self._known[key]
+        given = self._given(step, lane, name, low, width)
+        return constant(bits, width) if given is None else given
+
+    def _either(self, step: TrailStep, lane: int, name: str, low: int, width: int, bits: int | None, guard: Pieces) -> Pieces:
+        """Bits of a register that a step wrote if its guard held, which inputs decide. bits: what it wrote; None: it did not."""
+        made = self._made(step, lane, name, low, width, bits or 0)
+        if made is None and bits is None:
+            self._leans(step, "the condition")
+            return self._register(step, lane, name, low, width)
+        made = constant(bits or 0, width) if made is None else made
+        before = self._register(step, lane, name, low, width)
+        found = self.trail.instruction(step).guard
+        sides = (before, made) if found is not None and found[1] else (made, before)
+        return self._node(step, "SELECTION", (), [self.graph.whole(p) for p in (*sides, guard)], width)
+
+    def _part(self, step: TrailStep, lane: int, name: str, low: int, width: int, bits: int) -> Pieces:
+        """Bits of a register that a step wrote. bits: their value."""
+        made = self._made(step, lane, name, low, width, bits)
+        return constant(bits, width) if made is None else made
+
+    def _given(self, step: TrailStep, lane: int, name: str, low: int, width: int) -> Pieces | None:
+        """The argument of the call that gave a register of a function its value."""
+        function = self.trail.kernel.program.functions[self.trail.function_of(step)].function
+        number = next((n for n, p in enumerate(function.params) if p.name == name), None)
+        call = self.trail.call_of(step, lane) if number is not None and not function.is_entry else None
+        if call is None or number is None:
+            return None
+        return self._operand(call, lane, call_operands(self.trail.instruction(call))[1][number], low, width)
+
+    def _guard(self, step: TrailStep, ins: Instruction, lane: int | None = None) -> None:
+        """Note a guard that depends on inputs."""
+        assert ins.guard is not None
+        lanes = [lane] if lane is not None else [n for n in range(LANES) if step.lanes >> n & 1]
+        if any(not is_closed(self._register(step, n, ins.guard[0].name, 0, 1)) for n in lanes):
+            self._leans(step, "the condition")
+
+    def _leans(self, step: TrailStep, what: str) -> None:
+        self.leans.setdefault(span_text(self.trail.instruction(step).original.span), what)
+
+    def _operand(self, step: TrailStep, lane: int, operand: Operand, low: int, width: int, type_name: str = "b64") -> Pieces:
+        """Bits of a source operand of a step."""
+        match operand:
+            case Reg(name=name):
+                return self._register(step, lane, name, low, width)
+            case NegatedPredicate(register=register):
+                given = self._register(step, lane, register.name, 0, 1)
+                if is_closed(given):
+                    return constant(1 - value_of(given), 1)
+                return self.graph.result("NOT", ("pred",), (self.graph.whole(given),), 1)
+        value = concrete(self.trail, step, lane, operand, type_name)
+        return constant((value or 0) >> low, width)
+
+    # instructions ---------------------------------------------------------------------------------------------------
+    def _made(self, step: TrailStep, lane: int, name: str, low: int, width: int, bits: int) -> Pieces | None:
+        """Bits of a register that a step wrote; None where no input decides them. bits: their value."""
+        ins = self.trail.instruction(step)
+        part = part_of(ins, name, low, width)
+        if part is not None:
+            return self._operand(step, lane, part[0], part[1], width, ins.form["type"] or "b64")
+        if ins.effects.multiplies and ins.form.is_matrix:
+            product = product_element(self.trail, step, lane, name, low)
+            if product is None:
+                raise self._uncovered(ins)
+            return cut(self._product(step, product), 0, width)
+        if loads_cells(ins):
+            return self._from_cells(step, lane, name, low, width, bits)
+        match ins.effects.flow:
+            case Flow.LOADED:
+                return self._loaded(step, lane, name, low, width, bits)
+            case Flow.ROWS | Flow.TILE:
+                address = loaded_from(self.trail, step, lane, name, low)
+                if address is None:
+                    raise self._uncovered(ins)
+                return self._memory(step, lane, address, max(1, width // 8), bits, step.number)
+            case Flow.LANES:
+                return self._shuffled(step, lane, name, low, width)
+            case Flow.WARP | Flow.REDUCED:
+                return self._of_all(step, lane, width)
+            case Flow.MOVED | Flow.ANSWER | Flow.PRODUCT | Flow.WGMMA:
+                raise self._uncovered(ins)
+        moved = moved_bits(ins, partial(self._operand, step, lane), low, width)
+        return moved if moved is not None else self._computed(step, lane, ins, name, low, width, bits)
+
+    def _uncovered(self, ins: Instruction) -> Uncovered:
+        return Uncovered(f"{ins.original.mnemonic} at {span_text(ins.original.span)} is not followed")
+
+    def _known_value(self, step: TrailStep, lane: int, operand: Operand) -> int | None:
+        """The value of an operand that no input decides; None of others."""
+        given = self._operand(step, lane, operand, 0, 32, "b32")
+        return value_of(given) if is_closed(given) else None
+
+    def _sources(self, step: TrailStep, lane: int, ins: Instruction, low: int, width: int) -> Iterator[Pieces]:
+        """The operands of an instruction in a lane: of packed types the element that is wanted alone."""
+        specs = signature_of(ins.form, ins.operands)
+        for number, (access, operand) in enumerate(accesses(ins)):
+            if "r" not in access or isinstance(operand, Address):
+                continue
+            given = specs[number].type if number < len(specs) else "b32"
+            for one in elements(operand):
+                type_name = known_type(given, one)
+                _, count = parts_of(type_name)
+                if count > 1 and parts_of(ins.form["type"])[1] == count and width * count == type_bits(ins.form["type"]):
+                    bits = type_bits(type_name) // count
+                    yield self._operand(step, lane, one, low // width * bits, bits, type_name)
+                else:
+                    yield self._operand(step, lane, one, 0, type_bits(type_name), type_name)
+
+    def _computed(
+        self, step: TrailStep, lane: int, ins: Instruction, name: str, low: int, width: int, bits: int
+    ) -> Pieces | None:
+        """The result of an instruction that computes in each lane for itself."""
+        if ins.effects.ends is Ends.CALL or ins.effects.carry:
+            raise self._uncovered(ins)
+        kind, count = parts_of(ins.form["type"])
+        if ins.effects.flow is Flow.BESIDE and count == 2 and len(ins.operands) >= 3:
+            return self._beside(step, lane, ins, kind, low, width)
+        if count > 1 and width == (size := type_bits(ins.form["type"])):
+            each = size // count
+            return joined([self._part(step, lane, name, at, each, bits >> at) for at in range(0, size, each)])
+        given = [*self._sources(step, lane, ins, low, width)]
+        if all(is_closed(p) for p in given):
+            return None
+        targets = [o.name for o in flatten(ins.operands[:1]) if isinstance(o, Reg)]
+        packed = count > 1 and width * count == type_bits(ins.form["type"])
+        detail = (*_modifiers(ins, kind if packed else ins.form["type"]), targets.index(name) if len(targets) > 1 else 0)
+        size = 1 if is_predicate(ins, name) else width if packed else type_bits(known_type(ins.form["type"], ins.operands[0]))
+        if not packed and isinstance(ins.operands[0], Reg) and not is_predicate(ins, name):
+            size = type_bits(ins.operands[0].type)
+        nodes = [self.graph.whole(p) for p in given]
+        if ins.effects.algebra in COMMUTE:
+            nodes = [*sorted(nodes[:2]), *nodes[2:]]
+        made = self._node(step, *_named(ins, detail), nodes, size)
+        return cut(made, 0 if packed else low, width)
+
+    def _beside(self, step: TrailStep, lane: int, ins: Instruction, kind: str, low: int, width: int) -> Pieces | None:
+        """A conversion of two numbers that stand side by side in the result; the first source is the upper half."""
+        half = type_bits(ins.form["type"]) // 2
+        if low // half != (low + width - 1) // half:
+            parts = (self._beside(step, lane, ins, kind, at, half) for at in (0, half))
+            both = [constant(0, 0) if p is None else p for p in parts]
+            return None if any(not width_of(p) for p in both) else cut(joined(both), low, width)
+        source = ins.operands[1] if low // half else ins.operands[2]
+        given = known_type(signature_of(ins.form, ins.operands)[1].type, source)
+        pieces = self._operand(step, lane, source, 0, type_bits(given), given)
+        if is_closed(pieces):
+            return None
+        detail = (*_modifiers(ins, kind), 0)
+        return cut(self._node(step, ins.form.name, detail, [self.graph.whole(pieces)], half), low % half, width)
+
+    def _node(self, step: TrailStep, kind: str, detail: tuple[object, ...], nodes: list[int], bits: int) -> Pieces:
+        """The result of a node that a step makes."""
+        made = self.graph.result(kind, detail, nodes, bits)
+        self.places.setdefault(made[0].node, step)
+        return made
+
+    def _loaded(self, step: TrailStep, lane: int, name: str, low: int, width: int, bits: int) -> Pieces | None:
+        """Ld: the bytes at the lane's address."""
+        ins = self.trail.instruction(step)
+        if ins.effects.memory is not MemoryEffect.READ:
+            raise self._uncovered(ins)
+        size = max(1, width // 8)
+        if ins.form["space"].startswith("param"):
+            return self._parameter(ins, name, low, size)
+        for target, at, _, _ in loads(self.trail, step):
+            if isinstance(target, Reg) and target.name == name:
+                address = int(at[lane]) + low // 8
+                self._address(step, lane, ins)
+                if impossible(self.trail, step, lane):
+                    return None
+                return cut(self._memory(step, lane, address, size, bits, step.number), 0, width)
+        raise self._uncovered(ins)
+
+    def _parameter(self, ins: Instruction, name: str, low: int, size: int) -> Pieces | None:
+        where = next(o for o in ins.operands if isinstance(o, Address))
+        function = self.trail.kernel.program.entry.function
+        if not isinstance(where.base, Symbol) or where.base.name not in (p.name for p in function.params):
+            raise self._uncovered(ins)
+        number = [o.name for o in elements(ins.operands[0]) if isinstance(o, Reg)].index(name)
+        at = where.offset + number * type_bits(ins.form["type"]) // 8 + low // 8
+        return self.parameter(where.base.name, at, size)
+
+    def _address(self, step: TrailStep, lane: int, ins: Instruction) -> None:
+        """Note an address that depends on inputs."""
+        where = next((o.base for o in ins.operands if isinstance(o, Address)), None)
+        if isinstance(where, Reg) and not is_closed(self._register(step, lane, where.name, 0, type_bits(where.type))):
+            self._leans(step, "the address")
+
+    def _shuffled(self, step: TrailStep, lane: int, name: str, low: int, width: int) -> Pieces | None:
+        """Shfl: bits of another lane."""
+        ins = self.trail.instruction(step)
+        numbers = [self._known_value(step, lane, o) for o in ins.operands[2:4]]
+        source = ins.operands[1]
+        if is_predicate(ins, name):
+            return None
+        if not isinstance(source, Reg) or None in numbers:
+            raise self._uncovered(ins)
+        other, taken = shuffle_lane(ins.form["mode"], lane, *(int(n or 0) for n in numbers))
+        return self._register(step, other if taken else lane, source.name, low, width)
+
+    def _of_all(self, step: TrailStep, lane: int, width: int) -> Pieces | None:
+        """Redux, vote and match: of the values of all lanes that take part."""
+        ins = self.trail.instruction(step)
+        source = next((o for o in ins.operands[1:] if isinstance(o, (Reg, NegatedPredicate))), None)
+        if source is None:
+            return None
+        taking, members = self.trail.guard(step), concrete(self.trail, step, lane, ins.operands[-1], "b32")
+        lanes = [n for n in range(LANES) if taking >> n & 1 and (members is None or members >> n & 1)]
+        type_name = known_type(signature_of(ins.form, ins.operands)[1].type, source)
+        given = [self._operand(step, n, source, 0, type_bits(type_name), type_name) for n in lanes]
+        if all(is_closed(p) for p in given):
+            return None
+        if ins.effects.flow is Flow.WARP and ins.form["mode"] not in ("any", "all", ""):
+            detail = (*_modifiers(ins, ins.form["type"]), tuple(lanes))
+            return cut(self._node(step, ins.form.name, detail, [self.graph.whole(p) for p in given], width), 0, width)
+        detail = _modifiers(ins, ins.form["type"])
+        return self._node(step, ins.form.name, detail, sorted(self.graph.whole(p) for p in given), width)
+
+    # memory ---------------------------------------------------------------------------------------------------------
+    def _memory(
+        self, step: TrailStep | None, lane: int, address: int, size: int, bits: int, before: int | None
+    ) -> Pieces:
+        """Pieces of bytes in memory.
+
+        step, lane: who reads them; None: nobody, the launch is over.
+        address: generic address of the first.
+        size, bits: their number and their value.
+        before: number of the step before which they are read; None: the end.
+        """
+        space = space_of(address)
+        own = (step, lane) if space == "local" and step is not None else None
+        found = last_write(self.trail, before, address, own)
+        if size > 1 and self._is_split(found, before, address, size, own):
+            half = size // 2
+            return joined([
+                self._memory(step, lane, address + at, n, bits >> 8 * at, before) for at, n in ((0, half), (half, size - half))
+            ])
+        if found is None:
+            given = self.inputs(address, size) if space == "global" else None
+            return constant(bits, 8 * size) if given is None else given
+        return self._written(found, size, bits)
+
+    def _is_split(
+        self, first: MemoryWrite | None, before: int | None, address: int, size: int, own: tuple[TrailStep, int] | None
+    ) -> bool:
+        """Whether bytes were not all written by one operand of one store."""
+        for at in range(1, size):
+            one = last_write(self.trail, before, address + at, own)
+            if one is None or first is None:
+                if one is not first:
+                    return True
+                continue
+            if (one.step, one.lane, one.byte - at) != (first.step, first.lane, first.byte):
+                return True
+            if one.operand is not first.operand:
+                return True
+        return False
+
+    def _written(self, found: MemoryWrite, size: int, bits: int) -> Pieces:
+        """Pieces of bytes that a step wrote."""
+        step, lane, ins = found.step, found.lane, self.trail.instruction(found.step)
+        if ins.guard is not None:
+            self._guard(step, ins, lane)
+        if found.source is not None:
+            return self._memory(step, lane, found.source, size, bits, step.number)
+        if found.operand is None:
+            return constant(bits, 8 * size)
+        if combines(ins):
+            raise Uncovered(f"{ins.original.mnemonic} at {span_text(ins.original.span)}: the order of its sums is not followed")
+        self._address(step, lane, ins)
+        return self._operand(step, lane, found.operand, 8 * found.byte, 8 * size, found.type)
+
+    # matrix products and tensor memory ------------------------------------------------------------------------------
+    def _at(self, step: TrailStep, place: Place, width: int, value: int) -> Pieces:
+        """Pieces of an element that a product read."""
+        if isinstance(place, InRegister):
+            return self._register(step, place.lane, place.name, place.low, width)
+        if isinstance(place, InCell):
+            return self._cell(place, width, value)
+        key = place.address, place.low, width, place.before
+        if key not in self._read:
+            size = max(1, -(-(place.low + width) // 8))
+            self._read[key] = cut(self._memory(step, 0, place.address, size, value << place.low, place.before), place.low, width)
+        return self._read[key]
+
+    def _product(self, step: TrailStep, e: ProductElement) -> Pieces:
+        """One element of D: C with chunks of products, as the device sums them."""
+        graph, key = self.graph, e.key
+        profile = profile_for(key, self.device)
+        a_bits, b_bits = e.a_type.bits, e.b_type.bits
+        sides = [
+            [self._at(step, at, bits, value) for at, value in zip(places, values)]
+            for places, values, bits in ((e.a_at, e.a, a_bits), (e.b_at, e.b, b_bits))
+        ]
+        scales = [
+            [self._at(step, at, 8, value) for at, value in zip(places, values)]
+            for places, values in ((e.scale_a_at, e.scale_a), (e.scale_b_at, e.scale_b))
+        ]
+        added = constant(0, e.d_bits) if e.c_at is None else self._at(step, e.c_at, type_bits(key.ctype), e.c or 0)
+        closed = [p for side in (*sides, *scales) for p in side]
+        if is_closed(added) and all(is_closed(p) for p in closed):
+            return constant(self._value(e), e.d_bits)
+        types = (key.atype, key.btype) if key.atype <= key.btype else (key.btype, key.atype)
+        pairs = [
+            graph.node("times", (types, e.sign), sorted((graph.whole(x), graph.whole(y))), 64) for x, y in zip(*sides)
+        ]  # fmt: skip
+        factors = [graph.whole(p) for side in scales for p in side]
+        rule = (profile.method, profile.chunk, profile.fraction, profile.floor, profile.keep, profile.widen_c, profile.narrow_d)
+        detail = (*rule, key.ctype, key.dtype, key.rounding, key.satfinite, key.bit_op, e.halved)
+        made = graph.whole(added)
+        size = profile.chunk if profile.method == "fused" and not factors else 0
+        if size:
+            for at in range(0, len(pairs), size):
+                made = self._chunk(step, ("chunk", detail, (made, *sorted(pairs[at : at + size])), e.d_bits))
+        else:
+            more = (*detail, key.kind, key.scale_vec, key.stype, e.positions)
+            made = self._chunk(step, ("product", more, (made, *pairs, *factors), e.d_bits))
+        return (BitPiece(made, 0, e.d_bits),)
+
+    def _chunk(self, step: TrailStep, node: tuple[str, tuple[object, ...], Iterable[int], int]) -> int:
+        made = self.graph.node(*node)
+        self.places.setdefault(made, step)
+        return made
+
+    def _value(self, e: ProductElement) -> int:
+        at, factors = e.positions, (e.scale_a, e.scale_b)
+        found = explain_element(
+            e.key, self.device, e.a, e.b, e.c or 0, imm_scale_a=e.sign, positions=at, scale_a=factors[0], scale_b=factors[1]
+        )
+        return found.bits
+
+    def _from_cells(self, step: TrailStep, lane: int, name: str, low: int, width: int, bits: int) -> Pieces:
+        """tcgen05.ld: a cell, or the low halves of two."""
+        cells = cells_of(self.trail).loaded(step, lane, name)
+        if not cells:
+            raise self._uncovered(self.trail.instruction(step))
+        if len(cells) == 1:
+            return self._cell(replace(cells[0], low=low), width, bits)
+        first, last = low // 16, (low + width - 1) // 16
+        if first == last:
+            return self._cell(replace(cells[first], low=low % 16), width, bits)
+        return joined([self._cell(cells[n], 16, bits >> 16 * n) for n in range(2)])
+
+    def _cell(self, place: InCell, width: int, bits: int) -> Pieces:
+        """Pieces of bits in tensor memory."""
+        found = cells_of(self.trail).last(place)
+        match found:
+            case None:
+                return constant(bits, width)
+            case StoredCell():
+                low = found.low + place.low
+                return self._operand(found.step, found.lane, found.operand, low, min(width, 32 - low))
+            case MovedCell():
+                return self._cell(replace(found.place, low=place.low), width, bits)
+        step = found.operation.step
+        assert step is not None
+        if isinstance(found, ProductCell):
+            return cut(self._product(step, tensor_product(found)), place.low, width)
+        assert isinstance(found, CopiedCell)
+        parts = copied_from(found, self.trail.instruction(step), place.low, width)
+        return joined([self._memory(step, 0, at.address, size, value, at.before) for at, value, size in parts])
+
+
+def _named(ins: Instruction, detail: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
+    """The kind and the detail of the node of an instruction that computes in each lane."""
+    match ins.effects.algebra:
+        case Algebra.SELECTION:
+            return "SELECTION", ()
+        case Algebra.NONE | Algebra.FUNCTION | Algebra.COMPARISON | Algebra.CONVERSION:
+            return ins.form.name, detail
+    return ins.effects.algebra.name, detail
+
+
+def _modifiers(ins: Instruction, kind: str) -> tuple[object, ...]:
+    """The modifiers of an instruction that decide its bits, defaults written out."""
+    taken = [(slot, value) for slot, value in ins.form.modifiers if value and slot not in (*SLACK, "type", "rnd")]
+    rounding = ins.form["rnd"] or ("rn" if kind in TYPES and TYPES[kind].kind == "float" else "")
+    return (kind, rounding, *taken)

@@ -1,0 +1,54 @@
+"""Integer instructions that move bits and compute nothing: shifts, masks, conversions between widths, halves side by side."""
+
+from collections.abc import Callable
+
+from mmulator.isa.effects import Algebra
+from mmulator.isa.types import TYPES, type_bits
+from mmulator.observation.same.graph import Pieces, constant, cut, is_closed, joined, merged, value_of
+from mmulator.ptx.tree import Instruction, Operand, VectorOperand
+
+Read = Callable[[Operand, int, int, str], Pieces]  # of an operand: its lowest bit, the number of bits, its PTX type
+# What a bitwise operation makes of the other side where one is all zeros, and where it is all ones.
+BITWISE = {Algebra.AND: (0, "other"), Algebra.OR: ("other", 1), Algebra.XOR: ("other", "inverted")}
+
+
+def moved_bits(ins: Instruction, read: Read, low: int, width: int) -> Pieces | None:
+    """Bits of a result that an instruction moves; None where it does something else to them, or does not move them whole.
+
+    ins: the instruction.
+    read: gives bits of its operands.
+    low, width: the bits of the result that are wanted.
+    """
+    form, algebra, sources = ins.form, ins.effects.algebra, ins.operands[1:]
+    kind = form["type"]
+    if not sources or (algebra is Algebra.COPY and isinstance(sources[0], VectorOperand)):
+        return _side_by_side(sources[0], kind, read, low, width) if sources else None
+    if kind not in TYPES or TYPES[kind].kind == "float":
+        return None
+    size = type_bits(kind)
+    if algebra in BITWISE and len(sources) == 2:
+        a, b = (read(source, 0, size, kind) for source in sources)
+        rule = BITWISE[algebra]
+        found = merged(a, b, lambda bit: rule[bit])
+        return None if found is None else cut(found, low, width)
+    if algebra is Algebra.CONVERSION and form["atype"] in TYPES and TYPES[form["atype"]].kind != "float" and not form["sat"]:
+        given = read(sources[0], 0, type_bits(form["atype"]), form["atype"])
+        if type_bits(form["atype"]) >= size or TYPES[form["atype"]].kind == "unsigned":
+            return cut(given, low, width)
+        return cut(given, low, width) if low + width <= type_bits(form["atype"]) else None
+    if algebra not in (Algebra.SHIFT, Algebra.RIGHT):
+        return None
+    by = read(sources[1], 0, 32, "b32")
+    if not is_closed(by):
+        return None
+    count, given = min(value_of(by), size), read(sources[0], 0, size, kind)
+    if algebra is Algebra.SHIFT:
+        return cut(joined([constant(0, count), given]), low, width)
+    return cut(given, low + count, width) if TYPES[kind].kind != "signed" or low + width + count <= size else None
+
+
+def _side_by_side(source: Operand, kind: str, read: Read, low: int, width: int) -> Pieces:
+    """The parts of a vector that is moved to one register."""
+    assert isinstance(source, VectorOperand)
+    each = type_bits(kind) // len(source.elements)
+    return cut(joined([read(o, 0, each, f"b{each}") for o in source.elements]), low, width)

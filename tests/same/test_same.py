@@ -1,0 +1,195 @@
+"""`mm.same`: pairs of kernels and their grades; what is graded "same bits" has the same bits on values that are hard to get."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mmulator as mm
+from mmulator.cli.app import run
+from mmulator.observation.same import ring
+from mmulator.observation.same.comparison import ALGEBRA, DIFFERENT, SAME, UNDECIDED
+from mmulator.observation.same.graph import ExpressionGraph
+from tests.support import corpus
+from tests.support.places import ROOT
+
+KERNEL = """.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 x, .param .u64 y, .param .f32 s) {{
+  .reg .f32 %f<40>; .reg .b32 %r<40>; .reg .b64 %rd<20>; .reg .pred %p<4>; .reg .b16 %h<10>; .shared .align 16 .b32 buf[64];
+  ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.f32 %f30, [s]; mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd3, %r1, 4; add.u64 %rd4, %rd1, %rd3; add.u64 %rd5, %rd2, %rd3;
+  ld.global.f32 %f2, [%rd4]; ld.global.f32 %f3, [%rd4+256]; ld.global.f32 %f4, [%rd4+512];
+  mov.u32 %r30, buf; shl.b32 %r31, %r1, 2; add.u32 %r32, %r30, %r31;
+{body}
+  st.global.f32 [%rd5], %f1;
+  ret;
+}}"""
+MMA = "mma.sync.aligned.m16n8k{k}.row.col.f32.f16.f16.f32 {{{d}}}, {{{a}}}, {{{b}}}, {{{c}}};"
+
+
+def halves(k: int, a: str, b: str, c: str) -> str:
+    """A matrix product on registers of the lane, from c to %f10 .. %f13."""
+    return MMA.format(k=k, d="%f10, %f11, %f12, %f13", a=a, b=b, c=c)
+
+
+WORDS = "mov.b32 %r10, %f2; mov.b32 %r11, %f3; mov.b32 %r12, %f4;"
+ZEROS, SUMS = "%f20, %f20, %f20, %f20", "%f10, %f11, %f12, %f13"
+START = f"{WORDS} mov.f32 %f20, 0f00000000;"
+ONE = START + halves(16, "%r10, %r11, %r12, %r10", "%r11, %r12", ZEROS) + "add.f32 %f1, %f10, %f11;"
+TWO = (
+    START + halves(8, "%r10, %r11", "%r11", ZEROS) + halves(8, "%r12, %r10", "%r12", SUMS) + "add.f32 %f1, %f10, %f11;"
+)  # fmt: skip
+PAIRS = {
+    "a sum commutes": (SAME, "add.f32 %f1, %f2, %f30;", "add.rn.f32 %f1, %f30, %f2;"),
+    "a sum does not associate": (
+        ALGEBRA, "add.f32 %f5, %f2, %f3; add.f32 %f1, %f5, %f4;", "add.f32 %f5, %f3, %f4; add.f32 %f1, %f2, %f5;",
+    ),
+    "a contraction": (ALGEBRA, "fma.rn.f32 %f1, %f2, %f3, %f4;", "mul.rn.f32 %f5, %f2, %f3; add.rn.f32 %f1, %f5, %f4;"),
+    "what ptxas contracts": (SAME, "fma.rn.f32 %f1, %f2, %f3, %f4;", "mul.f32 %f5, %f2, %f3; add.f32 %f1, %f5, %f4;"),
+    "another operand": (DIFFERENT, "fma.rn.f32 %f1, %f2, %f3, %f4;", "fma.rn.f32 %f1, %f2, %f4, %f4;"),
+    "powers": (
+        ALGEBRA, "ex2.approx.ftz.f32 %f5, %f2; ex2.approx.ftz.f32 %f6, %f3; mul.f32 %f1, %f5, %f6;",
+        "add.f32 %f5, %f2, %f3; ex2.approx.ftz.f32 %f1, %f5;",
+    ),
+    "a quotient": (ALGEBRA, "div.rn.f32 %f1, %f2, %f3;", "rcp.rn.f32 %f5, %f3; mul.f32 %f1, %f2, %f5;"),
+    "a shuffle and a load": (
+        SAME, "mov.b32 %r2, %f2; shfl.sync.bfly.b32 %r3, %r2, 1, 31, -1; mov.b32 %f5, %r3; add.f32 %f1, %f2, %f5;",
+        "xor.b32 %r5, %r1, 1; mul.wide.u32 %rd6, %r5, 4; add.u64 %rd7, %rd1, %rd6; ld.global.f32 %f5, [%rd7]; "
+        "add.f32 %f1, %f5, %f2;",
+    ),
+    "through shared memory": (
+        SAME, "st.shared.f32 [%r32], %f2; bar.sync 0; ld.shared.f32 %f5, [%r32]; add.f32 %f1, %f5, %f3;",
+        "add.f32 %f1, %f2, %f3;",
+    ),
+    "halves side by side": (
+        SAME, "cvt.rn.bf16x2.f32 %r2, %f3, %f2; shl.b32 %r3, %r2, 16; mov.b32 %f1, %r3;",
+        "cvt.rn.bf16.f32 %h1, %f2; mov.b16 %h2, 0; mov.b32 %r3, {%h2, %h1}; mov.b32 %f1, %r3;",
+    ),
+    "the upper half": (
+        SAME, "mov.b32 %r2, %f2; and.b32 %r3, %r2, 0xffff0000; mov.b32 %f1, %r3;",
+        "mov.b32 %r2, %f2; shr.u32 %r3, %r2, 16; shl.b32 %r4, %r3, 16; mov.b32 %f1, %r4;",
+    ),
+    "a selection and a guard": (
+        SAME, "setp.gt.f32 %p1, %f2, %f3; selp.f32 %f1, %f2, %f3, %p1;",
+        "setp.gt.f32 %p1, %f2, %f3; mov.f32 %f1, %f3; @%p1 mov.f32 %f1, %f2;",
+    ),
+    "rounding": (DIFFERENT, "add.rn.f32 %f1, %f2, %f3;", "add.rz.f32 %f1, %f2, %f3;"),
+    "subnormals": (UNDECIDED, "mul.rn.f32 %f1, %f2, %f3;", "mul.rn.ftz.f32 %f1, %f2, %f3;"),
+    "one product and two": (ALGEBRA, ONE, TWO),
+}
+GRADES = {"rounding": (ALGEBRA,), "subnormals": (ALGEBRA,)}  # equal as real numbers
+
+
+def kernel(body: str) -> Any:
+    return mm.Module.load(KERNEL.format(body=body))["k"]
+
+
+def given(seed: int = 0) -> list[Any]:
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal(256).astype(np.float32), np.zeros(64, np.float32), np.float32(2.5)]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_grades(name: str) -> None:
+    grade, one, two = PAIRS[name]
+    args = given()
+    found = mm.same(kernel(one), kernel(two), 1, 64, args)
+    assert found.grade in GRADES.get(name, (grade,)), str(found)
+    assert found.elements == 64 and not args[1].any()
+    if found.grade == SAME:
+        assert not found.element and found.counterexample is None
+        for draw in range(3):
+            assert _left(one, draw) == _left(two, draw)
+    else:
+        assert found.element == "y[0]" and all(line.startswith("<ptx>:") for line in found.lines)
+    if grade == DIFFERENT and found.grade == DIFFERENT:
+        assert found.counterexample is not None
+        inputs = found.counterexample.inputs["x"]
+        assert _left(one, inputs) != _left(two, inputs)
+
+
+def _left(body: str, draw: Any) -> bytes:
+    """What a kernel stores for words of all kinds: NaNs, infinities, subnormal numbers."""
+    args = given()
+    if isinstance(draw, int):
+        rng = np.random.default_rng(draw)
+        args[0] = rng.integers(0, 1 << 32, 256, np.uint32).view(np.float32)
+        args[0][rng.integers(0, 256, 64)] = rng.choice(np.array([0, -0.0, np.inf, -np.inf, np.nan, 1e-40], np.float32), 64)
+    else:
+        args[0] = draw.copy()
+    kernel(body).launch(1, 64, args)
+    return bytes(args[1].tobytes())
+
+
+def test_conditions_and_addresses_that_depend_on_inputs_are_said() -> None:
+    branch = "setp.gt.f32 %p1, %f2, 0f00000000; mov.f32 %f1, %f3; @!%p1 bra E; add.f32 %f1, %f1, %f4; E:"
+    found = mm.same(kernel(branch), kernel(branch), 1, 64, given())
+    assert found.grade == SAME and len(found.rests_on) == 2 and "the condition at <ptx>" in found.rests_on[0]
+    indexed = "mov.b32 %r2, %f2; and.b32 %r3, %r2, 0xfc; cvt.u64.u32 %rd6, %r3; add.u64 %rd7, %rd1, %rd6;"
+    indexed += "ld.global.f32 %f1, [%rd7];"
+    found = mm.same(kernel(indexed), kernel(indexed), 1, 64, given())
+    assert found.grade == SAME and "the address at <ptx>" in found.rests_on[0]
+
+
+def test_what_is_not_followed_is_not_decided() -> None:
+    atomic = "red.global.add.f32 [%rd5], %f2; ld.global.f32 %f1, [%rd5];"
+    found = mm.same(kernel(atomic), kernel(atomic), 1, 64, given())
+    assert found.grade == UNDECIDED and "red.global.add.f32 at <ptx>" in found.reason
+    nothing = KERNEL.format(body="").replace("st.global.f32 [%rd5], %f1;", "")
+    found = mm.same(mm.Module.load(nothing)["k"], mm.Module.load(nothing)["k"], 1, 64, given())
+    assert found.grade == UNDECIDED and "neither kernel stores" in found.reason and not found.elements
+
+
+def test_another_launch_of_the_second() -> None:
+    x, y, s = given()
+    body = "add.f32 %f1, %f2, %f3;"
+    swapped = kernel(body.replace("%f2, %f3", "%f3, %f2"))
+    two = {"grid": 2, "block": 32, "args": [x, y, s], "shared": 0}
+    assert mm.same(kernel(body), swapped, 1, 64, [x, y, s], launch_b=two).grade == DIFFERENT  # each block begins at its thread 0
+    with pytest.raises(mm.errors.LaunchError, match="no array in common"):
+        mm.same(kernel(body), swapped, 1, 64, [0, 0, s])
+
+
+@pytest.mark.parametrize("name", ["block_scan", "gemm_s8_sm80"])
+def test_kernels_are_the_same_as_themselves(name: str) -> None:
+    entry = corpus.manifest()[name]
+    k = corpus.module(entry["ptx"])[entry["entry"]]
+    args, _ = corpus.arguments(entry)
+    args += [0] * (len(k.function.params) - len(args))
+    found = mm.same(k, k, entry["grid"], entry["block"], args, entry["shared"], device="sm_90")
+    assert found.grade == SAME and found.elements > 0, str(found)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    launch = ROOT / "examples/handwritten/launch.toml"
+    assert run(["same", str(launch), str(ROOT / "examples/handwritten/mma.ptx")]) in (0, None)
+    assert capsys.readouterr().out == "same bits: 2,048 elements\n"
+    other = (ROOT / "examples/handwritten/mma.ptx").read_text().replace("0f00000000", "0f3f800000", 1)
+    (tmp_path / "other.ptx").write_text(other)
+    assert run(["same", "--json", str(launch), str(tmp_path / "other.ptx")]) == 3
+    data = json.loads(capsys.readouterr().out)
+    assert data["grade"] == DIFFERENT and data["counterexample"]["differing"] and not data["ok"]
+
+
+def test_the_fields_of_fingerprints() -> None:
+    """P and Q are primes, and BASE has the order Q."""
+    for n in (ring.P, ring.Q):
+        for base in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37):  # enough for numbers below 3e24
+            d, twos = n - 1, 0
+            while d % 2 == 0:
+                d, twos = d // 2, twos + 1
+            x = pow(base, d, n)
+            assert x in (1, n - 1) or any((x := x * x % n) == n - 1 for _ in range(twos - 1))
+    assert (ring.P - 1) % ring.Q == 0 and pow(ring.BASE, ring.Q, ring.P) == 1 != ring.BASE
+
+
+def test_unknown_functions_are_equal_of_equal_operands_alone() -> None:
+    graph = ExpressionGraph()
+    x, y = (graph.node("input", (n,), (), 32) for n in range(2))
+    f, g, h = (graph.node("sin", ("f32", "rn", (), 0), (n,), 32) for n in (x, x, y))
+    drawn = ring.Ring(graph, 0)
+    assert f == g and drawn.of(f) != drawn.of(h) and ring.Ring(graph, 1).of(f) != drawn.of(f)
