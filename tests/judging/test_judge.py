@@ -230,7 +230,7 @@ def test_a_kernel_of_triton(tmp_path: Path) -> None:
 
 
 PROGRAMS = {
-    "fine": ("print('fine')", VerdictKind.RIGHT, "exit code 0"),
+    "no kernel": ("print('fine')", VerdictKind.RIGHT, "exit code 0; no launch of it was seen: nothing was looked at"),
     "code": ("raise SystemExit(3)", VerdictKind.FAILED, "exit code 3"),
     "killed": ("import os; os.kill(os.getpid(), 9)", VerdictKind.FAILED, "exit code -9"),
     "time": ("import time; time.sleep(1000)", VerdictKind.TIMEOUT, "limit of 5 s"),

@@ -68,7 +68,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "lanes_read_written.count": (32, "registers of a load"), "rows_read_written.matrices": (4, "of ldmatrix"),
     "ldmatrix.count": (4, "matrices"), "stmatrix.count": (4, "matrices"), "stmatrix_image.count": (4, "matrices"),
     "lanes_read_written.whole": (64, "bytes of a load of one lane"),
-    "judge_lanes.bytes": (32, "of a store of one lane"), "issue.count": (4, "elements of st.async"),
+    "compare_lanes.bytes": (32, "of a store of one lane"), "issue.count": (4, "elements of st.async"),
     "load_run.count": (64, "loads of a block of code"), "copy_lanes.n": (32, "lanes of a copy"),
     "complete.count": (TRANSFERS, "operations that the queue holds"),
     "w.index": (WARPS, "of the warp"), "multiply.count": (4, "WGMMA_STEPS"), "find_pack.count": (64, "packs of a worker"),
@@ -155,7 +155,7 @@ WALKS: dict[str, tuple[int, str]] = {
     "touch: left != 0": (SHARED // 256 + 2, "sheets of what has been found to be there"),
     "list_fine: left != 0": (READERS, "a list of readers"), "joined: left != 0": (READERS, "a list of readers"),
     "check_readers: left != 0": (READERS, "a list of readers"), "with_write: left != 0": (READERS, "a list of readers"),
-    "read_by_itself: left != 0": (READERS, "a list of readers"),
+    "read_by_itself: left != 0": (READERS, "a list of readers"), "knows_past: left != 0": (READERS, "a list of readers"),
     "state_for: earlier != 0": (32, "each round takes the highest bit"),
 }  # fmt: skip
 CONVERSIONS = {"u8", "u16", "u32", "u64", "i32", "i64", "len", "int"}

@@ -15,7 +15,7 @@ FIGURE = re.compile(
 )
 # pages whose numbers are properties, limits or examples, which other tests assert
 PROPERTIES = {
-    "adding-an-instruction", "ci", "commands", "cuda", "debugger", "design", "json", "provenance", "pytest",
+    "adding-an-instruction", "ci", "commands", "cuda", "debugger", "design", "json", "provenance", "pytest", "strict-tests",
 }  # fmt: skip
 
 

@@ -40,6 +40,7 @@ check {ROOT}/examples/cuda/rms.ptx
 why mma m16n8k16 f16 --devices A100,H100
 why mma m16n8k32 mxf8f6f4 e4m3 --devices sm_120
 judge k.toml
+same k.toml k.ptx
 list wgmma
 list --devices
 explain wgmma m64n128 bf16

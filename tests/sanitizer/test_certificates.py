@@ -1,4 +1,4 @@
-"""Certificates: each side condition has a kernel that breaks it alone, beside one that keeps it (docs/certificates.md)."""
+"""Certificates: each side condition has a kernel that breaks it alone, beside one that keeps it."""
 
 from typing import Any
 
@@ -251,6 +251,86 @@ def test_writes_of_one_value_are_named_and_later_ones_judged_against_each() -> N
     meet = "  setp.gt.u32 one, w, 1;\n  @one bra END;\n  bar.sync 1, 64;\n  setp.eq.u32 done, t, 32;\n"
     found = certificate(start + meet + "  @done st.shared.u32 [tile], 7;\nEND:\n", block=96)  # warp 2 does not come
     assert found.verdict == COUNTEREXAMPLE and "race-write-write" in found.reasons[0].why
+
+
+WARPS = "  setp.eq.u32 done, w, 1;\n  setp.eq.u32 early, w, 2;\n"
+PAIR = """  mov.u32 v, 9;
+  mov.u32 a, 1;
+  @early bra THIRD;
+  @done bra SECOND;
+  {first}
+  bar.arrive 1, 64;
+  bra.uni END;
+SECOND: bar.sync 1, 64;
+  st.shared.u32 [tile], a;
+  bra.uni END;
+THIRD: st.shared.u32 [tile], a;
+END:
+"""
+
+
+@pytest.mark.parametrize("first", ["ld.shared.u32 v, [tile];", "st.shared.u32 [tile], w;"])
+def test_what_one_of_two_equal_writes_has_overwritten_must_come_before_the_other(first: str) -> None:
+    """Warp 0 accesses bytes before warp 1 writes them; warp 2 writes the same value at any time."""
+    zero = "  setp.eq.u32 one, t, 0;\n  @one st.shared.u32 [tile], 0;\n  bar.sync 0;\n" + WARPS
+    for seed in range(8):
+        _whys(zero + PAIR.format(first=first), block=96, seed=seed)
+    is_certified(WARPS + PAIR.format(first=""), block=96)
+    twice = "  mov.u32 v, 1;\n  st.shared.u32 [tile], v;\n  bar.sync 0;\n  ld.shared.u32 n, [tile];\n"
+    twice += "  {}st.shared.u32 [tile], 2;\n"
+    is_certified(twice.format("bar.sync 0;\n  "))
+    _whys(twice.format(""))
+
+
+COPY = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [a], [s], 256, [bar];\n"
+EXPECT = """  mov.u32 a, tile;
+  ld.param.u64 s, [other];
+  setp.eq.u32 early, t, 32;
+  {between}@early mbarrier.expect_tx.relaxed.cta.shared.b64 [bar], 256;
+  @early """ + COPY + "  {meet}@one mbarrier.arrive.shared.b64 _, [bar];\n"
+
+
+def test_a_phase_may_not_end_before_something_is_expected_of_it() -> None:
+    """Thread 32 expects bytes, and thread 0 alone arrives."""
+    body = START.format(count=1) + EXPECT + loop("again", 0) + "  ld.shared.u32 v, [tile];\n"
+    is_certified(body.format(between="", meet="bar.sync 1;\n  "))
+    for seed in range(4):
+        _whys(body.format(between="", meet=""), seed=seed)
+    own = body.replace("{meet}@one mbarrier.arrive", "@early mbarrier.arrive")
+    is_certified(own.format(between=""))
+
+
+def test_copies_that_add_their_arrivals_may_not_come_after_the_phase() -> None:
+    """cp.async.mbarrier.arrive makes the phase wait for one more, if it is not over: another arrival must come after it."""
+    body = START.format(count=32) + """  mov.u32 a, tile;
+  ld.param.u64 s, [other];
+  mad.lo.u32 a, t, 16, a;
+  setp.eq.u32 early, w, 1;
+  @early cp.async.ca.shared.global [a], [s], 16;
+  @early cp.async.mbarrier.arrive.shared.b64 [bar];
+  @{who} mbarrier.arrive.shared.b64 _, [bar];
+""" + loop("again", 0) + "  ld.shared.u32 v, [tile+768];\n"  # fmt: skip
+    is_certified(body.format(who="early"))
+    for seed in range(4):
+        _whys(body.format(who="!early"), seed=seed)
+
+
+def test_lanes_that_copy_different_bytes_to_one_place_are_a_reason() -> None:
+    copies = "  mov.u32 a, tile;\n  {}cp.async.ca.shared.global [a], [q], 16;\n  cp.async.wait_all;\n  bar.sync 0;\n"
+    copies = "  ld.param.u64 q, [other];\n  mul.wide.u32 r, t, 16;\n  add.u64 q, q, r;\n" + copies
+    copies += "  ld.shared.u32 v, [tile];\n"
+    tail = "  mul.wide.u32 r, t, 4;\n  add.u64 q, p, r;\n" + TAIL
+    kernel = HEAD + copies.format("") + tail
+    out, other = np.zeros(64, np.uint32), np.arange(256, dtype=np.uint32)
+    found = mm.Module.load(kernel)["k"].launch(1, 32, [out, other], certify=True).certificate
+    assert found is not None and found.verdict == NOT_DECIDED and "store-lanes-differ" in found.reasons[0].why
+    is_certified(copies.format("mad.lo.u32 a, t, 16, a;\n  "), tail=tail, block=32)
+
+
+def test_discarded_bytes_are_a_reason() -> None:
+    body = "  ld.param.u64 s, [other];\n  {}ld.global.u32 v, [s];\n"
+    is_certified(body.format(""), block=1)
+    assert "nobody knows" in reason(body.format("discard.global.L2 [s], 128;\n  "), block=1)
 
 
 def test_too_many_readers_are_a_reason() -> None:

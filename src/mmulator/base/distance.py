@@ -13,7 +13,8 @@ Array = NDArray[Any]
 def distances(a: Array, b: Array) -> Array:
     """Steps from one value to the other among the values of the type, +0 and -0 being one; for integers the difference."""
     if not is_float(a.dtype):
-        x, y = a.astype(np.int64), b.astype(np.int64)
+        wide = np.uint64 if a.dtype.kind == "u" else np.int64
+        x, y = a.astype(wide), b.astype(wide)
         return np.where(x > y, x.astype(np.uint64) - y.astype(np.uint64), y.astype(np.uint64) - x.astype(np.uint64))
     x, y = _ordered(a), _ordered(b)
     return np.where(x > y, x.view(np.uint64) - y.view(np.uint64), y.view(np.uint64) - x.view(np.uint64))

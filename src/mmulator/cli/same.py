@@ -25,7 +25,7 @@ def same(
     The exit code is 0 for the same bits or the same algebra, 3 if they are different, 4 if it is not decided.
 
     Examples:
-        mmulator same examples/handwritten/launch.toml examples/handwritten/mma.ptx
+        mmulator same --device H100 launch.toml other.ptx
     """
     from dataclasses import replace
 
@@ -35,7 +35,7 @@ def same(
     from mmulator.observation.same.comparison import same as compared
 
     a = load_job(first, expecting=False)
-    b = load_job(second, expecting=False) if second.suffix == ".toml" else replace(a, ptx=second, entry=entry)
+    b = load_job(second, expecting=False) if second.suffix == ".toml" else replace(a, ptx=second, entry=entry or a.entry)
     modules = [job.load() for job in (a, b)]
     kernels = [module[kernel_name(module, job)] for module, job in zip(modules, (a, b))]
     launches: list[dict[str, Any]] = [

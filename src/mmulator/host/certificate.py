@@ -1,4 +1,4 @@
-"""Certificates: what holds of a launch in every schedule, or a schedule that breaks it (docs/certificates.md)."""
+"""Certificates: what holds of a launch in every schedule, or a schedule that breaks it (docs/reference/certificates.md)."""
 
 from __future__ import annotations
 

@@ -405,7 +405,7 @@ class Kernel:
         meanwhile has the findings so far (`error.findings`). keep_going: includes `sanitize`; an access out of bounds or
         misaligned is a finding and no fault: a load gets zeros, a store does nothing, and the kernel goes on.
         certify: includes `sanitize`; the report's `certificate` says whether the launch does the same in every schedule, or names
-        one that differs (docs/certificates.md); a fault has it, too.
+        one that differs (docs/reference/certificates.md); a fault has it, too.
         nan: a NaN that the launch stores, and that it has made of other values, is raised; "inf": an infinity, too.
         profile: what each line did is counted, and is in the report's `profile`.
         trace: a file that receives what happened when, for Perfetto.
@@ -451,24 +451,16 @@ class Kernel:
         if nan:
             known = entries.DeviceNames.of(launch, names or {}).arrays
             run = partial(entries.checked, "inf" if nan == "inf" else "nan", launch, how, known, run)
-        report = self._certified(launch, how, run) if certify else run()
+        if certify:
+            from mmulator.host.schedules import certified_launch as run_certified
+
+            run = partial(run_certified, self.run, launch, how, run)
+        report = run()
         if about:
             report.why = about.answers(watches, report, whole(why_depth, "why_depth", 1))
         if sanitize == "raise" and (error := undefined(report.findings)):
             raise error
         return report
-
-    def _certified(self, launch: Launch, how: How, run: Callable[[], Report]) -> Report:
-        """The report of a sanitized launch, with its certificate."""
-        from mmulator.host.campaign import Snapshot
-        from mmulator.host.certificate import Schedule
-        from mmulator.host.schedules import certified
-
-        def again(schedule: Schedule) -> Report:
-            return self.run(launch, replace(how, seed=schedule.seed, order=schedule.order, threads=1, progress=None))
-
-        memory = Snapshot((f"device address 0x{start:x}", array) for start, array in launch.writable())
-        return certified(run, again, memory, Schedule(how.seed, how.order))
 
     @property
     def _required_block(self) -> Extent | None:

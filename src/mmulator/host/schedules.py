@@ -10,8 +10,26 @@ from mmulator.base.errors import ExecutionFault
 from mmulator.host.campaign import Snapshot
 from mmulator.host.certificate import COUNTEREXAMPLE, NOT_DECIDED, Certificate, Schedule, first_look, of_fault, reason
 from mmulator.host.report import Report
+from mmulator.runtime.launch.launch import How, Launch
 
 SCHEDULES = 7  # that are tried where a launch is not certified, besides the first
+
+
+def certified_launch(
+    kernel_run: Callable[[Launch, How], Report], launch: Launch, how: How, run: Callable[[], Report]
+) -> Report:
+    """The report of a sanitized launch of a `Kernel`, with its certificate.
+
+    kernel_run: `Kernel.run`.
+    launch, how: what runs, and how.
+    run: launches it under the sanitizer.
+    """
+
+    def again(schedule: Schedule) -> Report:
+        return kernel_run(launch, replace(how, seed=schedule.seed, order=schedule.order, threads=1, progress=None))
+
+    memory = Snapshot((f"device address 0x{start:x}", array) for start, array in launch.writable())
+    return certified(run, again, memory, Schedule(how.seed, how.order))
 
 
 def certified(

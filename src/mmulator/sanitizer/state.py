@@ -138,7 +138,7 @@ def find(w: ptr_to(Warp), rule: u32, site: u32, lanes: u32, at: u64, bytes: u32)
 
 # doubts ---------------------------------------------------------------------------------------------------------------
 class Doubt(IntEnum):
-    """Events that are no findings, and may be otherwise in another schedule (docs/certificates.md): numbers above those of rules,
+    """Events that are no findings, and may be otherwise in another schedule: numbers above those of rules,
     in the same table. Native code notes them only where a launch is certified.
     """
 
@@ -155,6 +155,8 @@ class Doubt(IntEnum):
     SUM_OF_LANES = SAME_VALUE + 10  # lanes of one store write values that differ in the rounding of a sum
     UNSEEN_INIT = SAME_VALUE + 11  # a lane uses an mbarrier that another lane of its warp has made, and nothing orders the two
     EQUAL_LANES = SAME_VALUE + 13  # lanes of one store write one value to one place
+    LATE_EXPECT = SAME_VALUE + 14  # a phase may end before something is expected of it
+    OVERWRITTEN = SAME_VALUE + 15  # as SAME_VALUE, and one of the two has overwritten what may not come before the other
     EARLY_INVAL = SAME_VALUE + 12  # an mbarrier is invalidated before all lanes of a warp that has used it are known to be done
 
 

@@ -172,24 +172,43 @@ def held(pid: int, own: Path, place: int = -1) -> int:
     own: that folder.
     place: the same, open, where it is memory; -1: it is on the disk.
     """
-    total, device = 0, None
+    total, device, shared = 0, None, 0
     with suppress(OSError):
         if place >= 0:
-            size, device = os.fstatvfs(place), os.fstat(place).st_dev
-            total += (size.f_blocks - size.f_bfree) * size.f_frsize
+            disk, device = os.fstatvfs(place), os.fstat(place).st_dev
+            total += (disk.f_blocks - disk.f_bfree) * disk.f_frsize
         else:
             total += sum(_size(Path(folder, name)) for folder, _, names in os.walk(own) for name in names)
-    unnamed: dict[tuple[int, int], int] = {}
+    unnamed, mapped = dict[tuple[int, int], int](), dict[tuple[int, int], int]()
     for process in below(pid):
         with suppress(OSError, ValueError, IndexError):
-            total += int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE
+            pages = Path(f"/proc/{process}/statm").read_text().split()
+            total, shared = total + int(pages[1]) * _PAGE, shared + int(pages[2]) * _PAGE
+        with suppress(OSError, ValueError):
+            for name, size in _mapped(process).items():
+                mapped[name] = max(size, mapped.get(name, 0))
         with suppress(OSError):
             for entry in Path(f"/proc/{process}/fd").iterdir():
                 with suppress(OSError):
                     file = entry.stat()
                     if not file.st_nlink and file.st_dev != device and stat.S_ISREG(file.st_mode):  # of memfd_create
                         unnamed[file.st_dev, file.st_ino] = file.st_blocks * 512
-    return total + sum(unnamed.values())
+    # pages that others wrote are not among those of a process that maps them
+    untouched = sum(size for file, size in mapped.items() if file not in unnamed and file[0] != device) - shared
+    return total + sum(unnamed.values()) + max(0, untouched)
+
+
+def _mapped(process: int) -> dict[tuple[int, int], int]:
+    """Sizes of the mappings that a process may share and that have no name: by device and number, those of one file added."""
+    found: dict[tuple[int, int], int] = {}
+    for line in Path(f"/proc/{process}/maps").read_text().splitlines():
+        if line.endswith(" (deleted)"):
+            place, rights, _, device, number, _ = line.split(maxsplit=5)
+            first, _, end = place.partition("-")
+            major, _, minor = device.partition(":")
+            file = os.makedev(int(major, 16), int(minor, 16)), int(number)
+            found[file] = found.get(file, 0) + (int(end, 16) - int(first, 16) if rights.endswith("s") else 0)
+    return found
 
 
 def _size(path: Path) -> int:

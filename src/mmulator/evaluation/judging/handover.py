@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from mmulator.base.location import printable
+
 MOST_COMPILED = 256 << 20  # bytes: PTX
 _MOST_ANSWERED = 256 << 20  # bytes: a report
 _MOST_SCRATCH = 1 << 30
@@ -73,7 +75,7 @@ def compiled(file: BinaryIO, triton: bool, names: Mapping[str, Any]) -> dict[str
         return None
     made = _parsed(_bytes(file, 0, MOST_COMPILED))
     if _fits(made, _MESSAGE):
-        return {"message": str(made["message"])[:4000]}
+        return {"message": "\n".join(map(printable, made["message"][:4000].split("\n")))}
     fields = _TRITON if triton else _CUDA
     if not _fits(made, fields):
         return None

@@ -149,6 +149,8 @@ def _of_program(verdict: Verdict, said: Mapping[str, Any], ended: ChildEnd) -> V
         return replace(verdict, outcome=VerdictKind.REFUSED, message=f"the program does not know of refused work: {missing[0]}")
     if not errors and said.get("certificates", {}).get("verdict") == "counterexample":
         return _contradicted(verdict, said["certificates"]["open"])
+    if not errors and not said["kernels"]:
+        verdict = replace(verdict, message="the program ended with exit code 0; no launch of it was seen: nothing was looked at")
     if (certificates := said.get("certificates")) is not None:
         verdict = replace(verdict, message=f"{verdict.message}; certificate: {certificates['verdict']}")
     return _undefined(verdict, errors) if errors else verdict

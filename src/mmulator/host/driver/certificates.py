@@ -1,10 +1,11 @@
-"""Certificates of a program's launches (docs/certificates.md): each as its launch is over, and what they come to at the end."""
+"""Certificates of a program's launches: each as its launch is over, and what they come to at the end."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 from mmulator.base.demangle import demangle
 from mmulator.base.names import shorter
@@ -22,14 +23,15 @@ _NAME = 80  # characters of a kernel's name
 
 
 def certify(
-    function: Function, regions: Regions, settings: Settings, run: Callable[..., Report], arrays: Arrays
+    function: Function, regions: Regions, settings: Settings, run: Callable[..., Report], arrays: Arrays, more: Any = None
 ) -> Report:
     """The report of a launch with its certificate; memory is as this launch left it.
 
     function, regions: the kernel, and the memory of the launch.
     settings: of the program.
-    run: run(seed, settings, arrays) launches.
+    run: run(seed, settings, arrays, more) launches.
     arrays: as of Driver.launch.
+    more: an observer of the sanitized run, for the order between launches.
     """
     plain = replace(settings, sanitize="", certify=False, keep_going=False, threads=1, seeds=1, profile="", trace="", why="",
                     nan="", capture="", record="", replay="", progress="never")  # fmt: skip
@@ -39,7 +41,7 @@ def certify(
         return run(schedule.seed, replace(plain, seed=schedule.seed, order=schedule.order), arrays)
 
     first = Schedule(settings.seed, settings.order)
-    return certified(lambda: run(settings.seed, settings, arrays), again, memory, first)
+    return certified(lambda: run(settings.seed, settings, arrays, more), again, memory, first)
 
 
 def told(kernel: str, certificate: Certificate) -> str:

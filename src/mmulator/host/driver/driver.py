@@ -161,8 +161,8 @@ class Driver:
             if settings.certify:
                 from mmulator.host.driver import certificates
 
-                run = partial(function.run, shape, params, memory, more=more)
-                done = certificates.certify(function, memory, settings, run, arrays)
+                run = partial(function.run, shape, params, memory)
+                done = certificates.certify(function, memory, settings, run, arrays, more)
             elif settings.seeds == 1:
                 done = function.run(shape, params, memory, settings.seed, settings, arrays, more)
             else:

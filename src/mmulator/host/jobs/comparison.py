@@ -169,6 +169,8 @@ def _distances(got: Array, want: Array, different: Array, t: Tolerance) -> tuple
         scale = largest or 1.0
         same = (np.isnan(g) & np.isnan(w)) | (g == w)  # NaNs of any payload, infinities of one sign
         steps = distances(got, want.astype(got.dtype))
+        if got.dtype.kind in "iu" and want.dtype.kind in "iu":  # which float64 rounds, from 2^53 on
+            apart, same = steps.astype(np.float64), steps == 0
         passed = same | (finite & ((t.largest > 0) & (apart <= t.largest * scale)))
         passed |= finite & ((t.relative > 0) | (t.absolute > 0)) & (apart <= t.absolute + t.relative * np.abs(w))
         passed |= finite & (t.ulp > 0) & (steps <= t.ulp)

@@ -153,11 +153,10 @@ def _script(name: str, text: str) -> str:
 def export(folder: Path, said: Said = _quiet) -> tuple[int, int]:
     """Write the explorer without a server; returns the number of files and of bytes. Raises OSError.
 
-    index.html comes last, and an old one goes first, so that it stands only where all other files are in place.
+    A new index.html comes last, so that it stands only where all other files are in place.
     """
     count = size = 0
     (folder / "data").mkdir(parents=True, exist_ok=True)
-    (folder / "index.html").unlink(missing_ok=True)
     for name, text in static(said):
         write(folder / name, data := text.encode())
         size += len(data)

@@ -77,12 +77,13 @@ class Sameness:
     elements: int = 0
 
     def __str__(self) -> str:
-        said = [f"{self.grade}: {self.elements:,} elements" + (f"; {self.reason}" if self.reason else "")]
+        count = f"{self.elements:,} element{'s' * (self.elements != 1)}"
+        said = [f"{self.grade}: {count}" + (f"; {self.reason}" if self.reason else "")]
         if self.element:
             said.append(f"{self.element} is computed otherwise: at {self.lines[0] or '?'}, and at {self.lines[1] or '?'}")
         if found := self.counterexample:
             said.append(
-                f"for other inputs of these shapes {found.differing:,} elements differ, first {found.element}: {found.values[0]} "
+                f"for other inputs of these shapes {found.differing:,} of them differ, first {found.element}: {found.values[0]} "
                 f"and {found.values[1]}, {found.ulps:,} units in the last place apart"
             )
         return "\n".join([*said, *(f"holds for these inputs: {one}" for one in self.rests_on)])
@@ -164,7 +165,8 @@ class Side:
             number, kind = next((n, kind) for n, (own, kind) in enumerate(kinds) if own == name)
             if kind not in TYPES or TYPES[kind].kind != "float":
                 return None
-            return cut(graph.result("input", ("parameter", number), (), TYPES[kind].bits), 8 * at, 8 * size)
+            found = graph.result("input", ("parameter", number, repr(given.values[number])), (), TYPES[kind].bits)
+            return cut(found, 8 * at, 8 * size)
 
         return Expressions(trail, graph, inputs, parameter, self.launch.device), left
 
@@ -235,12 +237,14 @@ def _graded(a: Side, b: Side, pairs: list[tuple[int, int]]) -> Sameness:
     rests = tuple(f"{what} at {place} depends on inputs" for one in (mine, other) for place, what in one.leans.items())
     if not count:
         return Sameness(UNDECIDED, counterexample=found, reason=NOTHING, rests_on=rests)
+    if not parted and found is not None:  # the expressions hold for one way of the conditions and addresses
+        return Sameness(DIFFERENT, counterexample=found, rests_on=rests, elements=count)
     if not parted:
         return Sameness(SAME, rests_on=rests, elements=count)
     name, x, y = parted[0]
     lines = _part(graph, x, y, mine, other)
     rings = [Ring(graph, draw) for draw in range(DRAWS)]
-    if all(ring.of(x)[0] == ring.of(y)[0] for ring in rings for _, x, y in parted):
+    if all(ring.alike(x, y) for ring in rings for _, x, y in parted):
         return Sameness(ALGEBRA, name, lines, found, rests_on=rests, elements=count)
     if found is not None:
         return Sameness(DIFFERENT, name, lines, found, rests_on=rests, elements=count)
@@ -297,6 +301,8 @@ def _counterexample(a: Side, b: Side, pairs: list[tuple[int, int]]) -> Counterex
                 if x.dtype.kind in "fV":
                     values = rng.standard_normal(x.shape) * 2.0 ** rng.integers(-attempt, attempt + 1, x.shape)
                     x[...] = values.astype(x.dtype)
+                    if attempt == TRIES:  # all bit patterns: NaNs, infinities, subnormal numbers
+                        x.reshape(-1).view(np.uint8)[:] = rng.integers(0, 256, x.nbytes, np.uint8)
                     b.arrays[m].reshape(-1).view(np.uint8)[:] = x.reshape(-1).view(np.uint8)
             given = {a.kernel.signature.params[n].name: x.copy() for n, x in a.arrays.items()}
             for side in (a, b):

@@ -1,23 +1,24 @@
 """The expression of each byte that a launch stored, from its trail: bits that move stay bits, each operation is a node.
 
 A trail of all blocks comes in (observation/record/trail.py); pieces of nodes of an `ExpressionGraph` leave. Bits that no input
-decides are constant, as the machine had them. Conditions and addresses are not part of an expression: where they depend on inputs,
+decides are constant, as the machine had them. Conditions and addresses are no part of an expression: where they depend on inputs,
 `leans` says so.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from mmulator.base.errors import MmulatorError
-from mmulator.isa.effects import Algebra, Ends, Flow, MemoryEffect, Together
+from mmulator.isa.effects import Ends, Flow, MemoryEffect, Stored, Together
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.matrix.numerics.element import explain_element
 from mmulator.matrix.numerics.profiles import profile_for
 from mmulator.observation.record.addresses import InCell, InRegister, MemoryWrite, Place, elements, space_of
 from mmulator.observation.record.addresses import value_of as concrete
 from mmulator.observation.record.cause import span_text
-from mmulator.observation.record.memory import combines, impossible, last_write, loaded_from, loads
+from mmulator.observation.record.memory import impossible, last_write, loaded_from, loads
 from mmulator.observation.record.parts import is_predicate, known_type, part_of, shuffle_lane
 from mmulator.observation.record.products import ProductElement, product_element
 from mmulator.observation.record.tensor_cells import (
@@ -44,15 +45,12 @@ from mmulator.observation.same.graph import (
     width_of,
 )
 from mmulator.observation.same.moves import moved_bits
+from mmulator.observation.same.operations import ONE_LANE, modifiers, operation
 from mmulator.ptx.program.uses import accesses, call_operands, signature_of
 from mmulator.ptx.tree import Address, Instruction, NegatedPredicate, Operand, Reg, Symbol, flatten
 from mmulator.runtime.native.state import LANES
 
 Inputs = Callable[[int, int], Pieces | None]  # pieces of the bytes of an input at a generic address; None: of no input
-BYTES = (8, 4, 2)  # sizes of accesses that may have been stored in parts
-COMMUTE = {Algebra.SUM, Algebra.PRODUCT, Algebra.FUSED, Algebra.AND, Algebra.OR, Algebra.XOR, Algebra.MULTIPLE,
-           Algebra.EXTREME}  # fmt: skip
-SLACK = ("space", "sem", "scope", "cache", "evict", "level", "v", "vec", "uni")  # modifiers that change no bits of a result
 
 
 class Uncovered(MmulatorError):
@@ -77,6 +75,7 @@ class Expressions:
         self.places: dict[int, TrailStep] = {}  # node -> the first step that made it
         self.leans: dict[str, str] = {}  # place in the source -> what depends on inputs there
         self._read: dict[tuple[int, int, int, int], Pieces] = {}  # elements that products read in memory
+        self._lines: dict[tuple[int, tuple[Place, ...]], list[Pieces]] = {}
         self._known: dict[tuple[int, int, str, int, int], Pieces] = {}
 
     def stored(self, address: int, size: int, bits: int) -> Pieces:
@@ -89,11 +88,18 @@ class Expressions:
         return "" if step is None else span_text(self.trail.instruction(step).original.span)
 
     def control(self) -> None:
-        """Note each branch whose condition depends on inputs."""
+        """Note each branch and each store whose condition depends on inputs, and each store to an address that does."""
         for step in self.trail.steps:
             ins = self.trail.instruction(step)
-            if ins.guard is not None and ins.effects.ends is not Ends.NO:
-                self._guard(step, ins)
+            stores = ins.effects.memory not in (MemoryEffect.NONE, MemoryEffect.READ)
+            if ins.guard is not None and (stores or ins.effects.ends is not Ends.NO):
+                for lane in (n for n in range(LANES) if step.lanes >> n & 1):
+                    self._open(step, lane, ins.guard[0], "the condition")
+            if stores or ins.effects.ends is Ends.INDEXED:
+                taking = self.trail.guard(step)
+                for lane in (n for n in range(LANES) if taking >> n & 1):
+                    self._address(step, lane, ins)
+                    self._open(step, lane, ins.operands[0] if not stores else None, "the branch")
 
     # registers ------------------------------------------------------------------------------------------------------
     def _register(self, step: TrailStep, lane: int, name: str, low: int, width: int) -> Pieces:
@@ -123,6 +129,12 @@ class Expressions:
 
     def _either(self, step: TrailStep, lane: int, name: str, low: int, width: int, bits: int | None, guard: Pieces) -> Pieces:
         """Bits of a register that a step wrote if its guard held, which inputs decide. bits: what it wrote; None: it did not."""
+        kind = self.trail.instruction(step).form["type"]
+        each = width // parts_of(kind)[1]
+        if each < width == type_bits(kind):
+            return joined([
+                self._either(step, lane, name, n, each, None if bits is None else bits >> n, guard) for n in range(0, width, each)
+            ])  # fmt: skip
         made = self._made(step, lane, name, low, width, bits or 0)
         if made is None and bits is None:
             self._leans(step, "the condition")
@@ -147,26 +159,22 @@ class Expressions:
             return None
         return self._operand(call, lane, call_operands(self.trail.instruction(call))[1][number], low, width)
 
-    def _guard(self, step: TrailStep, ins: Instruction, lane: int | None = None) -> None:
-        """Note a guard that depends on inputs."""
-        assert ins.guard is not None
-        lanes = [lane] if lane is not None else [n for n in range(LANES) if step.lanes >> n & 1]
-        if any(not is_closed(self._register(step, n, ins.guard[0].name, 0, 1)) for n in lanes):
-            self._leans(step, "the condition")
+    def _open(self, step: TrailStep, lane: int, operand: Operand | None, what: str) -> None:
+        """Note an operand that depends on inputs and is no part of an expression."""
+        if isinstance(operand, Reg) and not is_closed(self._register(step, lane, operand.name, 0, type_bits(operand.type))):
+            self._leans(step, what)
 
     def _leans(self, step: TrailStep, what: str) -> None:
         self.leans.setdefault(span_text(self.trail.instruction(step).original.span), what)
 
     def _operand(self, step: TrailStep, lane: int, operand: Operand, low: int, width: int, type_name: str = "b64") -> Pieces:
         """Bits of a source operand of a step."""
-        match operand:
-            case Reg(name=name):
-                return self._register(step, lane, name, low, width)
-            case NegatedPredicate(register=register):
-                given = self._register(step, lane, register.name, 0, 1)
-                if is_closed(given):
-                    return constant(1 - value_of(given), 1)
-                return self.graph.result("NOT", ("pred",), (self.graph.whole(given),), 1)
+        if isinstance(operand, Reg):
+            return self._register(step, lane, operand.name, low, width)
+        if isinstance(operand, NegatedPredicate):
+            given = self._register(step, lane, operand.register.name, 0, 1)
+            made = constant(value_of(given) ^ 1, 1) if is_closed(given) else None
+            return made or self.graph.result("NOT", ("pred",), (self.graph.whole(given),), 1)
         value = concrete(self.trail, step, lane, operand, type_name)
         return constant((value or 0) >> low, width)
 
@@ -229,10 +237,12 @@ class Expressions:
         self, step: TrailStep, lane: int, ins: Instruction, name: str, low: int, width: int, bits: int
     ) -> Pieces | None:
         """The result of an instruction that computes in each lane for itself."""
-        if ins.effects.ends is Ends.CALL or ins.effects.carry:
+        if ins.effects.ends in (Ends.CALL, Ends.BARRIER) or ins.effects.carry:
             raise self._uncovered(ins)
         kind, count = parts_of(ins.form["type"])
-        if ins.effects.flow is Flow.BESIDE and count == 2 and len(ins.operands) >= 3:
+        if ins.effects.flow is Flow.BESIDE and ins.form["atype"] and count > 1 and parts_of(ins.form["atype"])[1] != count:
+            if count != 2 or len(ins.operands) != 3 or ins.form["scaled"]:
+                raise self._uncovered(ins)  # random bits and scale factors are not followed
             return self._beside(step, lane, ins, kind, low, width)
         if count > 1 and width == (size := type_bits(ins.form["type"])):
             each = size // count
@@ -242,14 +252,11 @@ class Expressions:
             return None
         targets = [o.name for o in flatten(ins.operands[:1]) if isinstance(o, Reg)]
         packed = count > 1 and width * count == type_bits(ins.form["type"])
-        detail = (*_modifiers(ins, kind if packed else ins.form["type"]), targets.index(name) if len(targets) > 1 else 0)
+        detail = (*modifiers(ins, kind if packed else ins.form["type"]), targets.index(name) if len(targets) > 1 else 0)
         size = 1 if is_predicate(ins, name) else width if packed else type_bits(known_type(ins.form["type"], ins.operands[0]))
         if not packed and isinstance(ins.operands[0], Reg) and not is_predicate(ins, name):
             size = type_bits(ins.operands[0].type)
-        nodes = [self.graph.whole(p) for p in given]
-        if ins.effects.algebra in COMMUTE:
-            nodes = [*sorted(nodes[:2]), *nodes[2:]]
-        made = self._node(step, *_named(ins, detail), nodes, size)
+        made = self._node(step, *operation(self.graph, ins, detail, [self.graph.whole(p) for p in given]), size)
         return cut(made, 0 if packed else low, width)
 
     def _beside(self, step: TrailStep, lane: int, ins: Instruction, kind: str, low: int, width: int) -> Pieces | None:
@@ -264,7 +271,7 @@ class Expressions:
         pieces = self._operand(step, lane, source, 0, type_bits(given), given)
         if is_closed(pieces):
             return None
-        detail = (*_modifiers(ins, kind), 0)
+        detail = (*modifiers(ins, kind), 0)
         return cut(self._node(step, ins.form.name, detail, [self.graph.whole(pieces)], half), low % half, width)
 
     def _node(self, step: TrailStep, kind: str, detail: tuple[object, ...], nodes: list[int], bits: int) -> Pieces:
@@ -278,9 +285,19 @@ class Expressions:
         ins = self.trail.instruction(step)
         if ins.effects.memory is not MemoryEffect.READ:
             raise self._uncovered(ins)
+        each = type_bits(ins.form["type"])
+        if low + width > each:  # a register that is wider than what is loaded
+            inner = None if low else self._loaded(step, lane, name, 0, each, bits & (1 << each) - 1)
+            if low or inner is None or is_closed(inner):
+                if low and (low < each or TYPES[ins.form["type"]].kind == "signed"):
+                    raise self._uncovered(ins)
+                return None
+            if TYPES[ins.form["type"]].kind == "signed":
+                return self._node(step, "extension", (), [self.graph.whole(inner)], width)
+            return joined([inner, constant(0, width - each)])
         size = max(1, width // 8)
         if ins.form["space"].startswith("param"):
-            return self._parameter(ins, name, low, size)
+            return self._parameter(step, ins, name, low, size)
         for target, at, _, _ in loads(self.trail, step):
             if isinstance(target, Reg) and target.name == name:
                 address = int(at[lane]) + low // 8
@@ -290,10 +307,12 @@ class Expressions:
                 return cut(self._memory(step, lane, address, size, bits, step.number), 0, width)
         raise self._uncovered(ins)
 
-    def _parameter(self, ins: Instruction, name: str, low: int, size: int) -> Pieces | None:
+    def _parameter(self, step: TrailStep, ins: Instruction, name: str, low: int, size: int) -> Pieces | None:
         where = next(o for o in ins.operands if isinstance(o, Address))
         function = self.trail.kernel.program.entry.function
-        if not isinstance(where.base, Symbol) or where.base.name not in (p.name for p in function.params):
+        inside = self.trail.kernel.program.functions[self.trail.function_of(step)].function
+        names = [p.name for p in function.params]
+        if inside is not function or not isinstance(where.base, Symbol) or where.base.name not in names:
             raise self._uncovered(ins)
         number = [o.name for o in elements(ins.operands[0]) if isinstance(o, Reg)].index(name)
         at = where.offset + number * type_bits(ins.form["type"]) // 8 + low // 8
@@ -302,8 +321,7 @@ class Expressions:
     def _address(self, step: TrailStep, lane: int, ins: Instruction) -> None:
         """Note an address that depends on inputs."""
         where = next((o.base for o in ins.operands if isinstance(o, Address)), None)
-        if isinstance(where, Reg) and not is_closed(self._register(step, lane, where.name, 0, type_bits(where.type))):
-            self._leans(step, "the address")
+        self._open(step, lane, where if isinstance(where, Reg) else None, "the address")
 
     def _shuffled(self, step: TrailStep, lane: int, name: str, low: int, width: int) -> Pieces | None:
         """Shfl: bits of another lane."""
@@ -323,16 +341,17 @@ class Expressions:
         source = next((o for o in ins.operands[1:] if isinstance(o, (Reg, NegatedPredicate))), None)
         if source is None:
             return None
+        self._open(step, lane, ins.operands[-1], "which lanes take part")
         taking, members = self.trail.guard(step), concrete(self.trail, step, lane, ins.operands[-1], "b32")
         lanes = [n for n in range(LANES) if taking >> n & 1 and (members is None or members >> n & 1)]
         type_name = known_type(signature_of(ins.form, ins.operands)[1].type, source)
         given = [self._operand(step, n, source, 0, type_bits(type_name), type_name) for n in lanes]
         if all(is_closed(p) for p in given):
             return None
-        if ins.effects.flow is Flow.WARP and ins.form["mode"] not in ("any", "all", ""):
-            detail = (*_modifiers(ins, ins.form["type"]), tuple(lanes))
+        if ins.form.name == ONE_LANE or (ins.effects.flow is Flow.WARP and ins.form["mode"] not in ("any", "all", "")):
+            detail = (*modifiers(ins, ins.form["type"]), tuple(lanes), lane if ins.form.name == ONE_LANE else -1)
             return cut(self._node(step, ins.form.name, detail, [self.graph.whole(p) for p in given], width), 0, width)
-        detail = _modifiers(ins, ins.form["type"])
+        detail = modifiers(ins, ins.form["type"])
         return self._node(step, ins.form.name, detail, sorted(self.graph.whole(p) for p in given), width)
 
     # memory ---------------------------------------------------------------------------------------------------------
@@ -356,7 +375,12 @@ class Expressions:
             ])
         if found is None:
             given = self.inputs(address, size) if space == "global" else None
-            return constant(bits, 8 * size) if given is None else given
+            if given is None:
+                return constant(bits, 8 * size)
+            first = self.trail.read(address, size) if self.trail.read is not None else b""
+            if first and int.from_bytes(first, "little") != bits & (1 << 8 * size) - 1:
+                raise Uncovered("what wrote to an input is not followed")
+            return given
         return self._written(found, size, bits)
 
     def _is_split(
@@ -378,15 +402,12 @@ class Expressions:
     def _written(self, found: MemoryWrite, size: int, bits: int) -> Pieces:
         """Pieces of bytes that a step wrote."""
         step, lane, ins = found.step, found.lane, self.trail.instruction(found.step)
-        if ins.guard is not None:
-            self._guard(step, ins, lane)
+        if ins.effects.memory is MemoryEffect.REDUCE or (ins.effects.stored is Stored.COMBINED and ins.form["op"] != "exch"):
+            raise Uncovered(f"{ins.original.mnemonic} at {span_text(ins.original.span)}: what it combines is not followed")
         if found.source is not None:
             return self._memory(step, lane, found.source, size, bits, step.number)
         if found.operand is None:
             return constant(bits, 8 * size)
-        if combines(ins):
-            raise Uncovered(f"{ins.original.mnemonic} at {span_text(ins.original.span)}: the order of its sums is not followed")
-        self._address(step, lane, ins)
         return self._operand(step, lane, found.operand, 8 * found.byte, 8 * size, found.type)
 
     # matrix products and tensor memory ------------------------------------------------------------------------------
@@ -402,27 +423,29 @@ class Expressions:
             self._read[key] = cut(self._memory(step, 0, place.address, size, value << place.low, place.before), place.low, width)
         return self._read[key]
 
+    def _line(self, step: TrailStep, places: tuple[Place, ...], values: tuple[int, ...], width: int) -> list[Pieces]:
+        """Pieces of a row of A or a column of B, which many elements of D read."""
+        key = step.number, places
+        if key not in self._lines:
+            self._lines[key] = [self._at(step, at, width, value) for at, value in zip(places, values)]
+        return self._lines[key]
+
     def _product(self, step: TrailStep, e: ProductElement) -> Pieces:
         """One element of D: C with chunks of products, as the device sums them."""
         graph, key = self.graph, e.key
         profile = profile_for(key, self.device)
         a_bits, b_bits = e.a_type.bits, e.b_type.bits
-        sides = [
-            [self._at(step, at, bits, value) for at, value in zip(places, values)]
-            for places, values, bits in ((e.a_at, e.a, a_bits), (e.b_at, e.b, b_bits))
-        ]
-        scales = [
-            [self._at(step, at, 8, value) for at, value in zip(places, values)]
-            for places, values in ((e.scale_a_at, e.scale_a), (e.scale_b_at, e.scale_b))
-        ]
+        sides = [self._line(step, *side) for side in ((e.a_at, e.a, a_bits), (e.b_at, e.b, b_bits))]
+        scales = [self._line(step, *side) for side in ((e.scale_a_at, e.scale_a, 8), (e.scale_b_at, e.scale_b, 8))]
         added = constant(0, e.d_bits) if e.c_at is None else self._at(step, e.c_at, type_bits(key.ctype), e.c or 0)
         closed = [p for side in (*sides, *scales) for p in side]
         if is_closed(added) and all(is_closed(p) for p in closed):
             return constant(self._value(e), e.d_bits)
-        types = (key.atype, key.btype) if key.atype <= key.btype else (key.btype, key.atype)
-        pairs = [
-            graph.node("times", (types, e.sign), sorted((graph.whole(x), graph.whole(y))), 64) for x, y in zip(*sides)
-        ]  # fmt: skip
+        types = tuple(sorted((key.atype, key.btype)))
+        pairs = []
+        for x, y in zip(*sides):
+            first, second = sorted(((key.atype, graph.whole(x)), (key.btype, graph.whole(y))))
+            pairs.append(graph.node("times", (types, e.sign), (first[1], second[1]), 64))
         factors = [graph.whole(p) for side in scales for p in side]
         rule = (profile.method, profile.chunk, profile.fraction, profile.floor, profile.keep, profile.widen_c, profile.narrow_d)
         detail = (*rule, key.ctype, key.dtype, key.rounding, key.satfinite, key.bit_op, e.halved)
@@ -442,11 +465,8 @@ class Expressions:
         return made
 
     def _value(self, e: ProductElement) -> int:
-        at, factors = e.positions, (e.scale_a, e.scale_b)
-        found = explain_element(
-            e.key, self.device, e.a, e.b, e.c or 0, imm_scale_a=e.sign, positions=at, scale_a=factors[0], scale_b=factors[1]
-        )
-        return found.bits
+        more: dict[str, Any] = {"positions": e.positions, "scale_a": e.scale_a, "scale_b": e.scale_b}
+        return explain_element(e.key, self.device, e.a, e.b, e.c or 0, imm_scale_a=e.sign, **more).bits
 
     def _from_cells(self, step: TrailStep, lane: int, name: str, low: int, width: int, bits: int) -> Pieces:
         """tcgen05.ld: a cell, or the low halves of two."""
@@ -478,20 +498,3 @@ class Expressions:
         assert isinstance(found, CopiedCell)
         parts = copied_from(found, self.trail.instruction(step), place.low, width)
         return joined([self._memory(step, 0, at.address, size, value, at.before) for at, value, size in parts])
-
-
-def _named(ins: Instruction, detail: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
-    """The kind and the detail of the node of an instruction that computes in each lane."""
-    match ins.effects.algebra:
-        case Algebra.SELECTION:
-            return "SELECTION", ()
-        case Algebra.NONE | Algebra.FUNCTION | Algebra.COMPARISON | Algebra.CONVERSION:
-            return ins.form.name, detail
-    return ins.effects.algebra.name, detail
-
-
-def _modifiers(ins: Instruction, kind: str) -> tuple[object, ...]:
-    """The modifiers of an instruction that decide its bits, defaults written out."""
-    taken = [(slot, value) for slot, value in ins.form.modifiers if value and slot not in (*SLACK, "type", "rnd")]
-    rounding = ins.form["rnd"] or ("rn" if kind in TYPES and TYPES[kind].kind == "float" else "")
-    return (kind, rounding, *taken)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from mmulator.isa.effects import Algebra
+from mmulator.isa.effects import Algebra, Flow
 from mmulator.isa.types import TYPES, type_bits
 from mmulator.observation.same.graph import Pieces, constant, cut, is_closed, joined, merged, value_of
 from mmulator.ptx.tree import Instruction, Operand, VectorOperand
@@ -32,10 +32,13 @@ def moved_bits(ins: Instruction, read: Read, low: int, width: int) -> Pieces | N
         found = merged(a, b, lambda bit: rule[bit])
         return None if found is None else cut(found, low, width)
     if algebra is Algebra.CONVERSION and form["atype"] in TYPES and TYPES[form["atype"]].kind != "float" and not form["sat"]:
-        given = read(sources[0], 0, type_bits(form["atype"]), form["atype"])
-        if type_bits(form["atype"]) >= size or TYPES[form["atype"]].kind == "unsigned":
-            return cut(given, low, width)
-        return cut(given, low, width) if low + width <= type_bits(form["atype"]) else None
+        from_bits = type_bits(form["atype"])
+        given, kept = read(sources[0], 0, from_bits, form["atype"]), min(from_bits, size)
+        zeros = TYPES[kind if size <= from_bits else form["atype"]].kind == "unsigned"  # beyond what is kept, else its sign
+        return cut(cut(given, 0, kept), low, width) if zeros or low + width <= kept else None
+    if ins.effects.flow is Flow.PICKS:
+        picked = _bytes(ins, read, size)
+        return None if picked is None else cut(picked, low, width)
     if algebra not in (Algebra.SHIFT, Algebra.RIGHT):
         return None
     by = read(sources[1], 0, 32, "b32")
@@ -52,3 +55,13 @@ def _side_by_side(source: Operand, kind: str, read: Read, low: int, width: int) 
     assert isinstance(source, VectorOperand)
     each = type_bits(kind) // len(source.elements)
     return cut(joined([read(o, 0, each, f"b{each}") for o in source.elements]), low, width)
+
+
+def _bytes(ins: Instruction, read: Read, size: int) -> Pieces | None:
+    """Prmt by a known selector: bytes of a and b."""
+    selector = read(ins.operands[3], 0, 32, "b32")
+    if ins.form["mode"] or not is_closed(selector):
+        return None
+    numbers = [value_of(selector) >> 4 * n & 15 for n in range(4)]
+    both = joined([read(o, 0, size, "b32") for o in ins.operands[1:3]])
+    return None if any(n & 8 for n in numbers) else joined([cut(both, 8 * n, 8) for n in numbers])

@@ -17,6 +17,10 @@ P = 9223372036854777017  # a prime
 Q = (P - 1) // 8  # a prime, too
 BASE = pow(3, 8, P)  # of order Q: its powers are those of 2
 Fingerprint = tuple[int, int]
+CTYPE, DTYPE, BIT_OP = 7, 8, 11  # where the detail of a chunk has them
+HIGH = ((16, 16, 0, False),)  # a join: the upper half of f32
+WIDE = ((0, 16, 0, True), (0, 16, 0, False))  # a join: bf16 with zeros below, as f32
+DTYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
 
 
 class Ring:
@@ -29,19 +33,86 @@ class Ring:
     def of(self, node: int) -> Fingerprint:
         """The fingerprint of a node; those before it, which it may read, are made first."""
         for n in self.graph.nodes[len(self.values) : node + 1]:
-            self.values.append(self._value(n, [self.values[i] for i in n.inputs]))
+            self.values.append(self._value(n))
         return self.values[node]
+
+    def alike(self, x: int, y: int) -> bool:
+        """Whether two nodes are equal as functions of real numbers, and have one type."""
+        return self.of(x)[0] == self.of(y)[0] and self._typed(x)[0] == self._typed(y)[0]
 
     def _random(self, *what: object) -> Fingerprint:
         raw = hashlib.blake2b(repr((self.draw, what)).encode(), digest_size=32).digest()
         return int.from_bytes(raw[:16], "little") % P, int.from_bytes(raw[16:], "little") % Q
 
-    def _value(self, node: ExpressionNode, given: Sequence[Fingerprint]) -> Fingerprint:
-        kind, detail = node.kind, node.detail
-        real = kind in ("chunk", "times", "product", "constant", "join") or (detail and _is_float(detail[0]))
-        rule = RULES.get(kind) if real else None
-        found = rule(node, given) if rule is not None else None
-        return self._random(kind, _kept(kind, detail), tuple(given)) if found is None else found
+    def _value(self, node: ExpressionNode) -> Fingerprint:
+        rule, types = RULES.get(node.kind), _read_as(node)
+        if rule is not None and types is not None and not _is_cut_off(node.detail):
+            found = rule(node, [self._number(n, kind) for n, kind in zip(node.inputs, types)])
+            if found is not None:
+                return found
+        kind = node.detail[0] if node.detail and node.kind not in ("input", "join", "SELECTION") else None
+        if _is_float(kind):
+            closed = [self.graph.nodes[n].kind == "constant" for n in node.inputs]
+            given = [self._number(n, str(kind)) if c else self._typed(n)[1] for n, c in zip(node.inputs, closed)]
+            types = [_family(self._typed(n)[0], str(kind)) for n in node.inputs]
+            return self._random(node.kind, _kept(node.kind, node.detail), types, given)
+        return self._random(node.kind, node.detail, [(self._typed(n), self.graph.nodes[n].bits) for n in node.inputs])
+
+    def _typed(self, n: int) -> tuple[str, object]:
+        """The type of a node's number, "" of bits; and its fingerprint, of a constant its bits."""
+        node = self.graph.nodes[n]
+        return _type_of(node), node.detail if node.kind == "constant" else self.values[n]
+
+    def _number(self, n: int, kind: str) -> Fingerprint:
+        """The fingerprint of a node that is read as a number of a type."""
+        node = self.graph.nodes[n]
+        if node.kind == "constant":
+            return _constant(kind, node.detail[0]) or self._random("constant", kind, node.detail)
+        own = _type_of(node)
+        return self.values[n] if not kind or _family(own, kind) == kind else self._random("bits", kind, own, self.values[n])
+
+
+def _type_of(node: ExpressionNode) -> str:
+    """The type of floating point in which a node's bits are a number; "" where they are bits."""
+    match node.kind:
+        case "input":
+            if node.detail[0] == "parameter":
+                return {32: "f32", 64: "f64"}.get(node.bits, "")
+            return DTYPES.get(str(node.detail[-1]), "")
+        case "chunk" | "product":
+            return str(node.detail[DTYPE])
+        case "join":
+            return {HIGH: "bf16", WIDE: "f32"}.get(node.detail, "")
+        case "times" | "constant" | "SELECTION" | "extension":
+            return ""
+    kind = node.detail[0] if node.detail else ""
+    return str(kind) if _is_float(kind) and node.bits == TYPES[str(kind)].bits else ""
+
+
+def _family(own: str, kind: str) -> str:
+    """The type as which bits of a type are read: f32 and tf32 are one."""
+    return kind if {own, kind} == {"f32", "tf32"} else own
+
+
+def _read_as(node: ExpressionNode) -> list[str] | None:
+    """The types of the numbers that a node with a rule reads; None where they are not known."""
+    match node.kind:
+        case "times":
+            first, second = node.detail[0]
+            return [first, second] if len(node.inputs) == 2 else None
+        case "chunk" | "product":
+            return [str(node.detail[CTYPE]), *("" for _ in node.inputs[1:])]
+        case "join":
+            return [{HIGH: "f32", WIDE: "bf16"}.get(node.detail, "")]
+    kind = node.detail[0] if node.detail else ""
+    source = next((v for d in node.detail if isinstance(d, tuple) and len(d) == 2 for s, v in [d] if s == "atype"), kind)
+    return [str(source)] * len(node.inputs) if _is_float(kind) and _is_float(source) else None
+
+
+def _is_cut_off(detail: tuple[object, ...]) -> bool:
+    """Whether an operation also rounds to an integer, or keeps its result in a range."""
+    names = {d[0] for d in detail if isinstance(d, tuple) and len(d) == 2}
+    return bool(names & {"sat", "relu"}) or (len(detail) > 1 and detail[1] in ("rni", "rzi", "rmi", "rpi"))
 
 
 def _is_float(kind: object) -> bool:
@@ -50,7 +121,7 @@ def _is_float(kind: object) -> bool:
 
 def _kept(kind: str, detail: tuple[object, ...]) -> tuple[object, ...]:
     """The detail by which an unknown function is known: rounding and types of floating point do not count."""
-    return detail if kind in ("input", "join") or not _is_float(detail[0] if detail else None) else detail[2:]
+    return detail[1:] if detail[1] in ("rni", "rzi", "rmi", "rpi") else detail[2:]
 
 
 # rules --------------------------------------------------------------------------------------------------------------
@@ -89,14 +160,13 @@ def _power(_: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint:
     return found, found % Q
 
 
-def _same(node: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint | None:
-    """A conversion between types of floating point."""
-    source = next((value for slot, value in node.detail[2:-1] if slot == "atype"), node.detail[0])
-    return v[0] if _is_float(source) else None
+def _same(_: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint:
+    """A conversion between types of floating point; the upper half of f32 as bf16, and back."""
+    return v[0]
 
 
 def _times(node: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint:
-    made = _product(node, v if len(v) == 2 else (v[0], v[0]))
+    made = _product(node, v)
     return made if node.detail[1] > 0 else _negation(node, (made,))
 
 
@@ -106,22 +176,19 @@ def _chunk(node: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint:
 
 def _unscaled(node: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint | None:
     """A product without scale factors."""
-    return _chunk(node, v) if node.detail[-3] is None else None
+    return _chunk(node, v) if node.detail[-3] is None and not node.detail[BIT_OP] else None
 
 
 def _join(node: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint | None:
     """An element of bf16 as the upper half of f32 is that element; the upper half of f32, too."""
-    if len(v) == 1 and node.bits == 32 and node.detail == ((0, 16, 0, True), (0, 16, 0, False)):
-        return v[0]
-    return v[0] if len(v) == 1 and node.bits == 16 and node.detail == ((16, 16, 0, False),) else None
+    return v[0] if len(v) == 1 and node.detail in (HIGH, WIDE) else None
 
 
-def _constant(node: ExpressionNode, _: Sequence[Fingerprint]) -> Fingerprint | None:
-    """A constant of 16, 32 or 64 bits as a number of that type."""
-    name = {16: "f16", 32: "f32", 64: "f64"}.get(node.bits)
-    if name is None:
+def _constant(kind: str, bits: int) -> Fingerprint | None:
+    """Constant bits as a number of a type; None where they are none."""
+    if not kind or kind not in TYPES:
         return None
-    value = number(element_type(name), node.detail[0])
+    value = number(element_type(kind), bits)
     if isinstance(value, float):
         return None
     return tuple(value.numerator * pow(value.denominator, -1, field) % field for field in (P, Q))  # type: ignore[return-value]
@@ -130,5 +197,5 @@ def _constant(node: ExpressionNode, _: Sequence[Fingerprint]) -> Fingerprint | N
 RULES = {
     "SUM": _sum, "DIFFERENCE": _difference, "PRODUCT": _product, "FUSED": _fused, "NEGATION": _negation,
     "RECIPROCAL": _reciprocal, "QUOTIENT": _quotient, "EXPONENTIAL": _power, "cvt": _same, "COPY": _same,
-    "times": _times, "chunk": _chunk, "product": _unscaled, "join": _join, "constant": _constant,
+    "times": _times, "chunk": _chunk, "product": _unscaled, "join": _join,
 }  # fmt: skip

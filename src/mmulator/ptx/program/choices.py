@@ -1,5 +1,5 @@
 """Instructions whose effect may depend on the schedule, by what they say: the side conditions of a certificate
-(docs/certificates.md).
+(docs/reference/certificates.md).
 
 A kernel without races does the same in every schedule if it executes none of them. `choices` says for each what it chooses by;
 `relied_on` names what the machine takes for granted of others. Where a text does not decide, an instruction counts as a choice.

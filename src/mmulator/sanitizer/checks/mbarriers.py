@@ -44,9 +44,12 @@ Keeper = Struct("Keeper", [
 # settled: whether a thread of its block exited after it. until: as `next_meeting`.
 # waiters, waited, waits_in, waits_site: lanes that have waited for the phase before, their clock then, the mbarrier's, and the
 # instruction + 1 (phases.py).
+# expecters, expected, expects_site: lanes that have made the phase expect more and have not arrived since, their clock then, and
+# the instruction.
 Use = Struct("Use", [
     ("known", u32), ("lanes", u32), ("clock", u32), ("phase", u32), ("site", u32), ("settled", u32), ("until", u32),
-    ("waiters", u32), ("waited", u32), ("waits_in", u32), ("waits_site", u32),
+    ("waiters", u32), ("waited", u32), ("waits_in", u32), ("waits_site", u32), ("expecters", u32), ("expected", u32),
+    ("expects_site", u32),
 ])  # fmt: skip
 # The first answer of a warp that no cluster was cancelled (ends.py). warp: its number in the cluster.
 Refusal = Struct("Refusal", [("lanes", u32), ("warp", u32), ("clock", u32), ("site", u32)])

@@ -111,7 +111,8 @@ def unheard(o: ptr_to(Orders), phaser: ptr_to(Phaser), warp: u32, use: ptr_to(Us
 
 @native
 def phase_ends(cluster: ptr_to(Cluster), barrier: u64) -> None:
-    """Check at the end of a phase that every lane which has waited for the one before has looked."""
+    """Check at the end of a phase that every lane which has waited for the one before has looked, and that none of its arrivals
+    could come before what was expected of it."""
     s = mbarriers_of(cluster)
     if of_launch(cluster).certifies == 0 or u64(s) == 0:
         return
@@ -128,6 +129,14 @@ def phase_ends(cluster: ptr_to(Cluster), barrier: u64) -> None:
                 w = cast_ptr(Warp, cluster.warps) + i
                 doubt(w, Doubt.LAPPED, use.waits_site - 1, lost, generic_of(cluster, barrier), GRANULE, 0, 0, 0, 0)
         use.waiters = 0
+        early = u32(0)
+        for lane in bits_of(use.expecters):
+            if phase_heard(o, entry, i * 32 + lane) < use.expected:
+                early = early | (1 << lane)
+        if early != 0:
+            w = cast_ptr(Warp, cluster.warps) + i
+            doubt(w, Doubt.LATE_EXPECT, use.expects_site, early, generic_of(cluster, barrier), GRANULE, 0, 0, 0, 0)
+        use.expecters = 0
 
 
 # together -------------------------------------------------------------------------------------------------------------
@@ -186,13 +195,34 @@ def come_in_phase(w: ptr_to(Warp), mask: u32, barrier: u64, site: u32) -> None:
 
 
 @native
+def expect_more(w: ptr_to(Warp), mask: u32, barrier: u64, awaits: u32, site: u32) -> None:
+    """Note lanes that make a phase expect more, which must come before one of its arrivals, or forget those that arrive: the
+    phase cannot end before they do. awaits: whether they make it expect more."""
+    cluster = w.cta.cluster
+    s = mbarriers_of(cluster)
+    account = account_of(cluster, barrier)
+    if of_launch(cluster).certifies == 0 or u64(s) == 0 or u64(account) == 0:
+        return
+    use = s.uses + (number_of(cluster, account) * u64(cluster.warp_count) + u64(warp_number(w)))
+    use.expecters = use.expecters & ~mask
+    if awaits != 0:
+        use.expecters = use.expecters | mask
+        knower = knower_of(orders_of(cluster), w)
+        knower.clock = knower.clock + 1  # so that what comes before has another clock
+        use.expected = now(w)
+        use.expects_site = site
+
+
+@native
 def arrival_comes(w: ptr_to(Warp), mask: u32, barrier: u64, arrivals: u64, expected: u64, came: u64, site: u32) -> None:
     come_in_phase(w, mask, barrier, site)
+    expect_more(w, mask, barrier, u32(arrivals == 0), site)
 
 
 @native
 def copies_signal(w: ptr_to(Warp), mask: u32, barrier: u64, counted: u32, site: u32) -> None:
     come_in_phase(w, mask, barrier, site)
+    expect_more(w, mask, barrier, counted, site)
 
 
 @native

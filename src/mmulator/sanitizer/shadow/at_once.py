@@ -48,10 +48,12 @@ from mmulator.sanitizer.shadow.records import (
     Pattern,
     Races,
     Record,
+    forget_past,
     kind_of,
     record_of,
 )
 from mmulator.sanitizer.shadow.shadow import COARSEST, SHEET, SHEET_BITS, area_of, cells_of, granule_of
+from mmulator.sanitizer.state import of_launch
 
 U32, U64 = u32.vec(32), u64.vec(32)
 WITHIN = (1 << RANK_SHIFT) - 1
@@ -213,9 +215,15 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, entries: ptr_
                     number = record_of(a, a.shape, site)
                     if number != 0:
                         new = select(bits_mask(same), lanes | (number << LANE_BITS), new)
+        entries_now = stack(u32, 32)
         kept = U32(u32(0))
         if (a.flags & STRONG) != 0:
             kept = select(readers != 0, readers, select(weak != 0, last, kept))
+        if of_launch(a.cluster).certifies != 0:
+            left = leaders & mask_bits((last | readers) != 0)
+            store(new, entries_now)
+            for leader in bits_of(left):
+                forget_past(a.store, entries_now[leader] >> LANE_BITS, u32(each[leader]), u32(each[leader] >> 32))
         masked_store((U64(kept) << 32) | U64(new), cells, of_leaders)
         return True
     while left != 0:

@@ -17,7 +17,9 @@ from mmulator.sanitizer.shadow.records import (
     KIND_SHIFT,
     LANE_BITS,
     LANE_MASK,
+    LIST_KEY,
     MET,
+    MIXED,
     PATTERN_MASK,
     PATTERN_SHIFT,
     PER_LANE,
@@ -282,6 +284,39 @@ def check_met(a: ptr_to(Actor), met: ptr_to(Met)) -> None:
 
 
 @native
+def knows_record(a: ptr_to(Actor), number: u32) -> boolean:
+    """Whether all accesses of a thread's record happen before those of all lanes of the actor."""
+    r = a.store.records + number
+    if kind_of(r.flags) != 0:
+        return False
+    if a.store.foreign != 0:
+        if r.cluster != u32(a.cluster.number):
+            return False
+    return (r.all & ~known_lanes(a, r, number)) == 0
+
+
+@native
+def knows_past(a: ptr_to(Actor), r: ptr_to(Record)) -> boolean:
+    """Whether what a write has overwritten, and who had read it, happens before the actor."""
+    if r.over == MIXED:
+        return False
+    if r.over_last != 0:
+        if not knows_record(a, r.over_last):
+            return False
+    if r.over_readers == 0:
+        return True
+    if r.over_readers < LIST_KEY:
+        return knows_record(a, r.over_readers)
+    left = r.over_readers & ~u32(LIST_KEY)
+    while left != 0:
+        node = a.store.nodes + left
+        if not knows_record(a, node.entry >> LANE_BITS):
+            return False
+        left = node.next
+    return True
+
+
+@native
 def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
     """Check the actor against a conflicting access: a write, or a read."""
     number = item >> LANE_BITS
@@ -324,6 +359,9 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
             # lanes of one store wrote these bytes, one of them in order, and all the same value (else: LANES_DIFFER)
             doubt(a.w, Doubt.ONE_OF_LANES, a.site, a.lanes, a.at, u32(a.bytes), r.site + 1, r.cta, r.warp, lanes)
             return
+        a.past = 0
+        if r.over != 0:
+            a.past = u32(not knows_past(a, r))
         conflict(a, r, item & LANE_MASK, lanes, wrote)
     elif (a.flags & r.flags & ATOMIC) == 0:
         async_conflict(a.w, a.lane, a.at, u32(a.bytes), (a.flags & WRITE) >> 1, a.site, r)

@@ -260,6 +260,7 @@ def conflict(a: ptr_to(rec.Actor), r: ptr_to(rec.Record), lane: u32, lanes: u32,
                 d.other_cta = r.cta
                 d.other_warp = r.warp
                 d.other_lanes = lanes
+                d.over = a.past
                 d.word = word
             else:
                 doubt(a.w, Doubt.MANY_WRITES, a.site, a.lanes, a.at, u32(a.bytes), r.site + 1, r.cta, r.warp, lanes)
@@ -295,5 +296,6 @@ def settle_doubts(s: ptr_to(rec.Races)) -> None:
             tell_race(d.w, d.rule, d.site, d.lanes, d.at, d.bytes, d.other_site, d.other_cta, d.other_warp, d.other_lanes, d.word)
         else:
             other = d.other_site + 1
-            doubt(d.w, Doubt.SAME_VALUE, d.site, d.lanes, d.at, d.bytes, other, d.other_cta, d.other_warp, d.other_lanes)
+            kind = select(d.over != 0, u32(Doubt.OVERWRITTEN), u32(Doubt.SAME_VALUE))
+            doubt(d.w, kind, d.site, d.lanes, d.at, d.bytes, other, d.other_cta, d.other_warp, d.other_lanes)
     s.doubt_count = 0

@@ -265,8 +265,15 @@ def are_apart(w: ptr_to(Warp), mask: u32, bytes: u32, site: u32) -> boolean:
 def judge_lanes(
     w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, image: ptr_to(u8), rows: u32, site: u32
 ) -> None:
-    if are_apart(w, mask, bytes, site):
-        return
+    if not are_apart(w, mask, bytes, site):
+        compare_lanes(w, mask, at, base, bytes, image, rows, site)
+
+
+@native
+def compare_lanes(
+    w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, image: ptr_to(u8), rows: u32, site: u32
+) -> None:
+    """Compare what lanes of one instruction write to one place; parameters as those of the hook."""
     s = rec.races_of(w.cta.cluster)
     if w.cta.fault != 0 or mask == 0 or is_watched(at[trailing_zeros(mask)] | base) == 0:
         return
@@ -298,14 +305,23 @@ def judge_copies(
     w: ptr_to(Warp), mask: u32, source: ptr_to(u64), target: ptr_to(u64), bytes: u32, valid: ptr_to(u32), site: u32
 ) -> None:
     """Compare what the lanes of a cp.async bring, as it is now; the copy itself comes later."""
-    if w.cta.fault != 0 or mask == 0 or are_apart(w, mask, bytes, site):
+    if w.cta.fault != 0 or mask == 0:
+        return
+    places = load(U64, target)  # the pattern of this site may be that of the sources
+    shared = u32(0)
+    left = mask
+    while left != 0:
+        same = left & mask_bits(places == target[trailing_zeros(left)])
+        left = left & ~same
+        shared = shared | (same & (same - 1))
+    if shared == 0:
         return
     e = entry(w, COPIES, queue(w, COPIES).issued - 1)
     image = cast_ptr(u8, stack(u8.vec(CHUNK), LANES))
     for lane in bits_of(mask):
         store(u8.vec(CHUNK)(0), image + lane * bytes, 0, 1)
         copy_bytes(image + lane * bytes, e.source[lane], u32(e.valid[lane]))
-    judge_lanes(w, mask, target, u64(SHARED), bytes, image, 0, site)
+    compare_lanes(w, mask, target, u64(SHARED), bytes, image, 0, site)
 
 
 LANE_HOOKS = {"lanes_stored": judge_lanes, "lanes_moved": judge_copies}

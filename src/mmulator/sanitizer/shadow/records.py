@@ -46,6 +46,7 @@ LANE_BITS = 5
 LANE_MASK = (1 << LANE_BITS) - 1
 LIST = 1 << 31  # set if the readers of a cell are a node and a lane; otherwise they are an entry
 LIST_KEY = LIST >> LANE_BITS  # LIST, after the lane is shifted out
+MIXED = 2
 MOST = 1 << 26  # records, nodes: a number and a lane have 31 bits
 
 # An access of a warp's instruction.
@@ -55,9 +56,11 @@ MOST = 1 << 26  # records, nodes: a number and a lane have 31 bits
 # all: all lanes of the instruction.
 # since: for a cp.async the warp's clock at its issue; for a write to global memory 1 + the site at which its thread had read
 #     the bytes, or 0; for an asynchronous write its number, and below that its lane (LANE_BITS), so that each has a record.
+# over, over_last, over_readers: for a write, where a launch is certified, what it made the cells forget: 0 for nothing, 1 for the
+#     write and the readers that follow, without their lanes, MIXED for several.
 Record = Struct("Record", [
     ("agent", u32), ("clock", u32), ("cluster", u32), ("site", u32), ("flags", u32), ("lanes", u32), ("cta", u32), ("warp", u32),
-    ("all", u32), ("since", u32),
+    ("all", u32), ("since", u32), ("over", u32), ("over_last", u32), ("over_readers", u32),
 ])  # fmt: skip
 # A node of a list of readers, which many cells share: a record and a lane, relative to the lane in the cell; and the next node,
 # or 0. Lists are immutable.
@@ -117,7 +120,8 @@ DOUBTS = 64
 # A write that is a race if it changes the bytes.
 PendingWrite = Struct("PendingWrite", [
     ("w", ptr_to(Warp)), ("lane", u32), ("bytes", u32), ("rule", u32), ("site", u32), ("lanes", u32), ("at", u64),
-    ("other_site", u32), ("other_cta", u32), ("other_warp", u32), ("other_lanes", u32), ("word", u64), ("before", u64, 2),
+    ("other_site", u32), ("other_cta", u32), ("other_warp", u32), ("other_lanes", u32), ("over", u32), ("word", u64),
+    ("before", u64, 2),
 ])  # fmt: skip
 
 # The shadow of a resident cluster. stride: sheets of a CTA. pattern_mask: number of patterns - 1. order: semantics and scope of
@@ -143,7 +147,8 @@ Races = Struct("Races", [
 #     noted: last record that was noted.
 # pattern: the swizzle with which it reads a tile, or 0. alike: whether a part had this swizzle. unlike, unlike_pattern,
 #     unlike_at: a record with another swizzle, and its place. rows: of a product, as `rows_between`.
-# kept: whether the last write stays beside the actor's, which nothing orders and which may have its value.
+# kept: whether the last write stays beside the actor's, which nothing orders and which may have its value. past: whether that
+#     write has overwritten what may come after the actor.
 Actor = Struct("Actor", [
     ("w", ptr_to(Warp)), ("races", ptr_to(Races)), ("store", ptr_to(Store)), ("cluster", ptr_to(Cluster)),
     ("lane", u32), ("lanes", u32), ("site", u32), ("flags", u32), ("agent", u32), ("clock", u32),
@@ -151,7 +156,7 @@ Actor = Struct("Actor", [
     ("mask", u32), ("shape", u32), ("read_site", u32), ("seen", u32), ("seen_known", u32),
     ("seen_fenced", u32), ("told", u32), ("fine", u32), ("reread", u32), ("noted", u32),
     ("pattern", u32), ("alike", u32), ("unlike", u32), ("unlike_pattern", u32), ("unlike_at", u64),
-    ("at", u64), ("bytes", u64), ("met", ptr), ("rows", u32), ("kept", u32),
+    ("at", u64), ("bytes", u64), ("met", ptr), ("rows", u32), ("kept", u32), ("past", u32),
 ])  # fmt: skip
 
 MET = 48
@@ -256,9 +261,22 @@ def record_of(a: ptr_to(Actor), lanes: u32, since: u32) -> u32:
     new.warp = a.w.index
     new.all = a.mask
     new.since = since
+    new.over = 0
     keep_order("release")
     slot[0] = u64(number) | (u64(spread) << 32)
     return number
+
+
+@native
+def forget_past(store: ptr_to(Store), number: u32, last: u32, readers: u32) -> None:
+    """Note in a write's record what it makes a cell forget. last, readers: of the cell."""
+    r = store.records + number
+    if r.over == 0:
+        r.over = 1
+        r.over_last = last >> LANE_BITS
+        r.over_readers = readers >> LANE_BITS
+    elif r.over_last != last >> LANE_BITS or r.over_readers != readers >> LANE_BITS:
+        r.over = MIXED
 
 
 @native

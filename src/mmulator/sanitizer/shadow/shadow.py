@@ -34,6 +34,7 @@ from mmulator.runtime.native.state import Warp
 from mmulator.sanitizer.shadow import records as rec
 from mmulator.sanitizer.shadow.before import check_access
 from mmulator.sanitizer.shadow.readers import behind, check_readers, read_by_itself, was_read, with_reader
+from mmulator.sanitizer.state import of_launch
 
 SHEET_BITS = 11
 SHEET = 1 << SHEET_BITS
@@ -84,6 +85,8 @@ def visit(a: ptr_to(rec.Actor), cells: ptr_to(u64), count: u32) -> None:
                         number = rec.record_of(a, a.shape, a.read_site)
                         new = u64((number << rec.LANE_BITS) | a.lane)
                 check_readers(a, readers)
+            if a.kept == 0 and cell != 0 and of_launch(a.cluster).certifies != 0:
+                rec.forget_past(a.store, u32(new) >> rec.LANE_BITS, last, readers)
             new = new | (u64(behind(a, last, readers)) << 32)
         elif a.entry != 0 and readers != a.entry:
             new = (u64(with_reader(a, readers)) << 32) | u64(last)

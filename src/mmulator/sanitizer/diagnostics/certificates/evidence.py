@@ -1,4 +1,4 @@
-"""The evidence of one sanitized run for a certificate (docs/certificates.md): what was found, what the text chooses by, what is
+"""The evidence of one sanitized run for a certificate: what was found, what the text chooses by, what is
 in doubt, what is taken for granted.
 """
 
@@ -31,6 +31,9 @@ DOUBTS: Mapping[Doubt, str] = {
     Doubt.EARLY_ARRIVAL: "{this} may come in the phase before: nothing says that this thread knows that it is over",
     Doubt.EARLY_WAIT: "{this} may be let through by the phase before the one it waits for: nothing says that this one is over",
     Doubt.LAPPED: "{this} may be lapped: the next phase can be over before this thread has seen the end of this one",
+    Doubt.LATE_EXPECT: "{this} may come too late: the arrivals of its phase do not wait for it, so the phase may end before",
+    Doubt.OVERWRITTEN: "{this} and {other} write one value, and nothing orders them; what {other} has overwritten may come "
+                       "after {this}",
     Doubt.ROUND: "{this} may come in the round before: nothing says that this warp knows that it is over",
 }
 # Doubts that leave the schedule no choice: other accesses are judged against all such writes.
