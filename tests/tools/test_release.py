@@ -101,6 +101,8 @@ def test_the_sdist_is_small_and_has_no_vectors(tmp_path: Path, monkeypatch: pyte
     with tarfile.open(path) as packed:
         (info,) = (name for name in packed.getnames() if name.endswith("PKG-INFO"))
         text = packed.extractfile(info).read().decode()  # type: ignore[union-attr]
+        needed = {"hatch_build.py", "tools/ship.py", "tools/release/published.py"}  # by a build of a wheel from it
+        assert needed <= {name.partition("/")[2] for name in packed.getnames()}
     address = Facts.of(ROOT).address
     assert f"Project-URL: Source, {address}\n" in text and f"]({address}/blob/v" in text
     monkeypatch.setitem(command.LIMITS, ".gz", 1000)
