@@ -15,8 +15,10 @@ from mmulator.errors import ExecutionFault, LaunchError
 from mmulator.host.driver import Driver, Settings
 from mmulator.host.jobs.job import JobResult, load_job, run_job
 from mmulator.host.jobs.maps import resolve
-from mmulator.observation.record.launches.capture import asked, capturing, without_paths
+from mmulator.isa.types import TYPES
+from mmulator.observation.record.launches.capture import _raw, _type_name, asked, capturing, without_paths
 from mmulator.observation.record.launches.replay import difference, following
+from mmulator.observation.record.values import dtype_of
 from mmulator.runtime.launch.regions import Region
 from tests.jobs.test_tensor_maps import PTX, X
 from tests.record.test_why_programs import KERNEL, TRITON, command
@@ -49,6 +51,18 @@ class Led:
 
 def again(folder: Path) -> JobResult:
     return run_job(load_job(folder / "launch.toml"))
+
+
+def test_arrays_of_every_type_go_into_files_and_come_back(tmp_path: Path) -> None:
+    """Also those of types that NumPy's files do not know, some of which call themselves floats of NumPy."""
+    for name in (n for n, t in TYPES.items() if t.numpy and t.bits >= 8 and t.kind != "pred"):
+        dtype = dtype_of(name)
+        array = np.arange(4 * dtype.itemsize, dtype=np.uint8).view(dtype)
+        np.savez(tmp_path / "a.npz", a=_raw(array))
+        back = np.load(tmp_path / "a.npz")["a"]
+        kind = _type_name(dtype)
+        assert (back.dtype == dtype) if not kind else dtype_of(kind) == dtype, name
+        assert back.tobytes() == array.tobytes(), name
 
 
 def test_pointers_variables_and_clusters(tmp_path: Path) -> None:

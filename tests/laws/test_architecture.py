@@ -30,7 +30,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "host": (("entries",), ("settings",), (".",), ("driver",), ("jobs",)),
     "observation": (("record",), ("debug", "same", "strictness")),
     "doors": ((".",),),
-    "evaluation": (("spread",), ("judging",), ("conformance",)),
+    "evaluation": (("spread",), ("judging",), ("conformance",), ("builds",)),
     "cli": ((".",),),
     "__main__": ((".",),),
 }  # fmt: skip

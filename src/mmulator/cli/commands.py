@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "why": "Show how each device adds up one element of a matrix product: chunks, exponents, the bits that are cut, the "
         "rounding.",
     "same": "Whether two kernels store the same bits at one size, for all values of their inputs.",
+    "compare-builds": "Which kernels have other bits in another build, since which line, and whether their algebra is the same.",
     "layout": "Which lane and register holds which element of a matrix, its metadata or its scale factors.",
     "explore": "Show layouts, shared memory, tensor maps, sparse metadata, number formats and sums in a browser.",
     "conformance": "Compare the model with a GPU, register by register, on operands that are hard to get right.",
@@ -35,4 +36,5 @@ _MODULES = {"list": "listing"}  # a module `list` would hide the builtin in this
 
 def command_of(name: str) -> Any:
     """The function of a command, or its group of commands."""
-    return getattr(import_module(f"mmulator.cli.{_MODULES.get(name, name)}"), name)
+    own = name.replace("-", "_")
+    return getattr(import_module(f"mmulator.cli.{_MODULES.get(own, own)}"), own)

@@ -48,10 +48,17 @@ def check_why(why: Sequence[str] | None, to: str | Path | None, against: str | N
 
 
 def check_record(file: str) -> None:
-    """Check, before the run, that a record can be written. Raises WrongUsage."""
-    if Path(file).suffix != ".json":
-        raise WrongUsage(f"--record {file}", hint="the name ends in .json")
-    check_writable(file)
+    """Check, before the run, that a record can be written: a file for digests, or a folder. Raises WrongUsage."""
+    place = Path(file)
+    if place.suffix == ".json":
+        check_writable(file)
+    elif place.is_dir():
+        if any(place.iterdir()):
+            raise WrongUsage(f"--record {file}: the folder is not empty", hint="a record has a folder of its own")
+    elif place.suffix or place.exists():
+        raise WrongUsage(f"--record {file}", hint="the name ends in .json, or is a folder's")
+    elif not place.parent.is_dir():
+        raise WrongUsage(f"--record {file}: there is no folder {place.parent}")
 
 
 def replayed(file: str, device: str | None, seed: int | None) -> tuple[str, int]:

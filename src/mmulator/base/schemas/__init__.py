@@ -5,6 +5,7 @@ from typing import Any
 # name: major and minor number. A new field raises the minor number; a field that goes, or holds something else, the major one.
 VERSIONS: dict[str, tuple[int, int]] = dict.fromkeys((
     "report", "findings", "why", "cause", "profile", "judge", "mutate", "same",  # a launch, and what is known of it
+    "compare-builds",
     "run", "exec", "check", "profiles", "conformance", "debug",  # commands that run kernels or read them
     "list", "devices", "explain", "topic", "rules", "rule", "compare",  # instructions
     "layout", "layout-element", "layout-cute", "descriptor", "instruction-descriptor",

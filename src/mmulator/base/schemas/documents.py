@@ -291,6 +291,17 @@ DOCUMENTS: dict[str, Shape] = {
         "flag: ok", "text: grade element reason", "whole: elements", "texts: lines rests_on",
         counterexample=or_none(record("text: element", "texts: values", "whole: ulps differing")),
     ),
+    "compare-builds": record(
+        "flag: ok", builds=many(record("text: name", "whole: launches", versions=by_name(TEXT), exit_code=or_none(WHOLE))),
+        kernels=many(record(
+            "text: kernel grade reason fusion", "texts: lines rests_on", instructions=by_name(many(WHOLE)),
+            bits=one_of("same bits", "other bits", "other inputs", "not compared"), launches=many(record(
+                "whole: first second", "text: test note", inputs=or_none(FLAG), outputs=or_none(FLAG), arrays=many(record(
+                    "text: name", "whole: size differ ulps specials", "wholes: first", "texts: values",
+                )),
+            )),
+        )), alone=many(many(record("whole: launch", "text: kernel test"))),
+    ),
     "layout-element": record(
         "flag: ok", "text: instruction operand", elements=_ELEMENTS,
         otherwise=optional(record("text: instruction", elements=_ELEMENTS)),

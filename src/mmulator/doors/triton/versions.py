@@ -58,3 +58,21 @@ def known(version: str) -> Interface:
     """The interface of a version."""
     newest = max(TABLE)
     return TABLE[min(number(version) or newest, newest)]
+
+
+def assembler() -> dict[str, str]:
+    """The version of the ptxas that Triton would call, as {"ptxas": version}; {} where Triton was not imported or has none."""
+    import os
+    import re
+    import subprocess
+    import sys
+    from pathlib import Path
+
+    if "triton" not in sys.modules:
+        return {}
+    own = Path(str(sys.modules["triton"].__file__)).parent / "backends" / "nvidia" / "bin" / "ptxas"
+    try:
+        said = subprocess.run([os.environ.get("TRITON_PTXAS_PATH") or own, "--version"], capture_output=True, text=True).stdout
+    except OSError:
+        return {}
+    return {"ptxas": found[1]} if (found := re.search(r"V([\d.]+)", said)) else {}

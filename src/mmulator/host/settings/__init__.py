@@ -238,8 +238,9 @@ class Settings:
         "The folder for these files. Default: capture.", metavar="DIR", file=True, group=RESULTS,
     )  # fmt: skip
     record: str = row(
-        "", "exec variable", "a file for digests of what each launch was given and left",
-        "Write digests of what each launch was given and left.", metavar="FILE.json", file=True, group=RESULTS,
+        "", "exec variable", "a file for digests of what each launch was given and left; a folder that gets the launches, too",
+        "Write digests of what each launch was given and left; DIR: the launches, too, for compare-builds.",
+        metavar="FILE.json|DIR", file=True, group=RESULTS,
     )  # fmt: skip
     replay: str = row(
         "", "exec variable", "such a file: the first launch that differs is told",
@@ -267,9 +268,15 @@ class Settings:
     @cached_property
     def inquiries(self) -> tuple[str, ...]:
         """The inquiries about launches, by their names in entries.pyi: the first is next to the launch, others are around it."""
-        asked = {"WHY": self.why, "NOT_FINITE": self.nan, "CAPTURE": self.capture, "REPLAY": self.record or self.replay,
-                 "KEEP": self.keeps, "PROFILE": self.profile, "TRACE": self.trace}  # fmt: skip
+        asked = {"WHY": self.why, "NOT_FINITE": self.nan, "CAPTURE": self.capture, "REPLAY": self.digests or self.replay,
+                 "SUITE": self.record and not self.digests, "KEEP": self.keeps, "PROFILE": self.profile,
+                 "TRACE": self.trace}  # fmt: skip
         return tuple(name for name, wanted in asked.items() if wanted)
+
+    @property
+    def digests(self) -> bool:
+        """Whether `record` is a file for digests, and not a folder."""
+        return self.record.endswith(".json")
 
     @property
     def only_runs(self) -> bool:

@@ -258,12 +258,17 @@ def _shaped(data: np.ndarray, known: DeviceArray) -> np.ndarray:
 
 def _raw(array: np.ndarray) -> np.ndarray:
     """A copy of an array as NumPy can store it: its own types as they are, others as bits."""
-    return array.copy() if array.dtype.kind in "iuf" else array.view(f"u{array.itemsize}").copy()
+    return array.copy() if _is_own(array.dtype) else array.view(f"u{array.itemsize}").copy()
+
+
+def _is_own(dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype is NumPy's own, which its files can say; one of ml_dtypes may be of the same kind."""
+    return dtype.kind in "iuf" and dtype.isbuiltin == 1
 
 
 @cache
 def _type_name(dtype: np.dtype[Any]) -> str:
     """The name of a dtype in a launch file; "" for NumPy's own, which a file says itself."""
-    if dtype.kind in "iuf":
+    if _is_own(dtype):
         return ""
     return next(name for name, t in TYPES.items() if t.numpy and t.bits >= 8 and dtype_of(name) == dtype)
