@@ -1,4 +1,4 @@
-"""What any machine can rerun of docs/reference/evaluation.md in thirty minutes: each criterion, what was found, if it holds.
+"""The criteria of docs/reference/evaluation.md that any machine can rerun in thirty minutes: each with what was found, and if it holds.
 
     python -m evidence.evaluate                      # seed: today's date, as 20261124, so that nobody has seen these cases
     python -m evidence.evaluate --corpora FOLDER     # with the collections of docs/reference/judges.md that are there

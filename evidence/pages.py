@@ -1,9 +1,9 @@
-"""What the documentation says of the results of evidence/, made from the results that are kept.
+"""The regions of pages that show results of evidence/, made from the results that are kept.
 
     python -m evidence.pages            # rewrite what has changed
     python -m evidence.pages --check    # exit code 1 if a page is not up to date
 
-They are regions of pages, as those that tools/pages/spec_map.py makes of the tables.
+tools/pages/spec_map.py makes such regions of the tables.
 """
 
 from __future__ import annotations

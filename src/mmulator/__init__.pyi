@@ -12,6 +12,7 @@ from mmulator.matrix.instruction.why import compare as compare, why as why
 from mmulator.evaluation.judging.child import Limits as Limits
 from mmulator.evaluation.judging.judge import judge as judge
 from mmulator.observation.same.comparison import same as same
+from mmulator.observation.tolerance.tolerance import tolerance as tolerance
 from mmulator.runtime.launch.values import struct as struct
 from mmulator.matrix.layouts.descriptors import MatrixDescriptor as MatrixDescriptor
 from mmulator.matrix.layouts.tensormap.tensor_map import TensorMap as TensorMap

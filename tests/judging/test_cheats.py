@@ -111,7 +111,7 @@ def test_a_reference_that_says_nothing(what: str) -> None:
 
 @pytest.mark.parametrize("case", ["zeros for zeros", "zeros within the tolerance", "one number", "other inputs"])
 def test_a_reference_that_accepts_what_computes_nothing(case: str) -> None:
-    """Of such a test nobody gets right, not even a kernel that computes."""
+    """A vacuous test calls no kernel right, not even one that computes."""
     cases: dict[str, tuple[Any, dict[str, float]]] = {
         "zeros for zeros": (lambda x: 0 * np.abs(x), {}),
         "zeros within the tolerance": (lambda x: 1e-4 * np.tanh(x), {"atol": 1e-2}),
@@ -167,7 +167,7 @@ def test_triton(name: str, tmp_path: Path) -> None:
 
 
 def test_a_file_with_the_answer_is_not_read(tmp_path: Path) -> None:
-    """Of a reference in a file the source sees nothing."""
+    """A reference in a file is hidden from the source."""
     np.savez(tmp_path / "expected.npz", y=np.full(COUNT, 0.25, np.float32))
     place = str(tmp_path / "expected.npz")
     prelude = f"import numpy as np\ntry: ANSWER = float(np.load({place!r})['y'][0])\nexcept Exception: pass"
@@ -204,7 +204,7 @@ HOARDS = {
 
 @pytest.mark.parametrize("name", HOARDS)
 def test_memory(name: str, tmp_path: Path) -> None:
-    """What is stored anywhere counts: the limit is reached, or the system refuses more than the limit."""
+    """Storage of any kind counts: the limit is reached, or the system refuses more than the limit."""
     (path := tmp_path / "evil.py").write_text(TRITON.replace("PRELUDE", _WAIT + _FULL + HOARDS[name]))
     verdict = triton(path, limits=mm.Limits(seconds=300, bytes=900 << 20))
     refused = verdict.outcome is VerdictKind.REFUSED and "No space left on device" in verdict.message

@@ -48,7 +48,7 @@ def peek(folder: str, port: str, word: str) -> None:
 @pytest.mark.skipif(sys.platform != "linux" or os.uname().machine != "x86_64", reason="numbers of calls")
 @pytest.mark.parametrize("refused", REFUSED)
 def test_what_is_not_enforced_is_said(refused: str, tmp_path: Path) -> None:
-    """What a process did inside is what the fence says that it does not keep it from."""
+    """A process inside can do what the fence says that it does not prevent, and nothing else."""
     import socket
 
     (tmp_path / "theirs").write_text("theirs")

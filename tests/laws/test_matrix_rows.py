@@ -1,4 +1,4 @@
-"""Of each matrix row everything is made: no list elsewhere names it, and none lacks it."""
+"""Matrix rows are all that rules, forms and verdicts are made of: no list elsewhere names it, and none lacks it."""
 
 from functools import cache
 from itertools import count

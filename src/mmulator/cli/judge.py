@@ -66,7 +66,7 @@ def judge(
         candidate[0] if launch else candidate, reference=reference, kernel=kernel, inout=tuple(inout or ()), device=given.device,
         seeds=given.seeds, sanitize=not given.no_sanitize, certify=given.certify, profile=given.profile,
         rtol=given.rtol or 0.0, atol=given.atol or 0.0, ulp=given.ulp or 0, limits=Limits(seconds, bytes),
-        mutate=(given.mutate_seconds or 60.0) if given.mutate else 0.0,
+        bounds=given.bounds, mutate=(given.mutate_seconds or 60.0) if given.mutate else 0.0,
     )  # fmt: skip
     if given.json:
         print_json("judge", verdict.as_dict())

@@ -10,6 +10,7 @@ from mmulator.host.settings.readers import whole
 
 if TYPE_CHECKING:
     from mmulator.isa.form import Form
+    from mmulator.matrix.instruction.why import ElementOnDevices
 
 STEPS = 4  # instructions along k of random matrices
 
@@ -23,6 +24,7 @@ def why(
     a: Annotated[Path | None, Option("A [M, K].", "FILE.npy")] = None,
     b: Annotated[Path | None, Option("B [K, N].", "FILE.npy")] = None,
     c: Annotated[Path | None, Option("C [M, N]. Default: zeros.", "FILE.npy")] = None,
+    bounds: Annotated[bool, Option("A rigorous bound of its rounding error, too.")] = False,
     json: Json = False,
 ) -> None:
     """Show how each device adds up one element of a matrix product: chunks, exponents, the bits that are cut, the rounding.
@@ -31,7 +33,8 @@ def why(
 
     Examples:
         mmulator why mma m16n8k16 bf16 --element 3,5 --devices sm_80,sm_90
-        mmulator why wgmma e4m3 f32 --devices sm_90 --k 128
+        mmulator why wgmma m64n128k32 e4m3 f32 --devices sm_90 --k 128
+        mmulator why mma m16n8k16 f16 --element 3,5 --bounds
     """
     from mmulator.cli.output import WrongUsage, print_json
     from mmulator.matrix.instruction import why as module
@@ -53,10 +56,30 @@ def why(
     names = devices.split(",") if devices else None
     apart = module.compare(A, B, i, names, C, **more).why if names and element is None else None
     found = apart or module.why(i, A, B, C, row, col, devices=names, **more)
+    rows = _bounds(found) if bounds else {}
     if json:
-        print_json("why", {"ok": True, **found.to_dict()})
-    else:
-        print(found)
+        print_json("why", {"ok": True, **found.to_dict(), **({"bounds": rows} if bounds else {})})
+        return
+    print(found)
+    if rows:
+        from mmulator.base.tables import text_table
+
+        told = [(device, *("not known" if x is None else f"{x:.6g}" for x in row.values())) for device, row in rows.items()]
+        print("", *text_table(("device", "error", "bound"), told), sep="\n")
+
+
+def _bounds(found: ElementOnDevices) -> dict[str, dict[str, float | None]]:
+    """The rounding error of an element on each device, and a bound of it."""
+    from fractions import Fraction
+
+    from mmulator.observation.tolerance.bounds import bound_of_sum
+
+    rows = {}
+    for device, e in found.sums.items():
+        got, exact = e.value, e.exact
+        error = float(abs(got - exact)) if isinstance(got, Fraction) and isinstance(exact, Fraction) else None
+        rows[device] = {"error": error, "bound": bound_of_sum(e)}
+    return rows
 
 
 def _array(path: Path) -> Any:

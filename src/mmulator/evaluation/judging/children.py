@@ -24,7 +24,8 @@ from mmulator.host.campaign import Snapshot
 from mmulator.host.jobs.inputs import Argument
 from mmulator.host.jobs.job import Job, kernel_name, load_job, set_variables
 from mmulator.host.jobs.maps import resolve
-from mmulator.host.module import Module
+from mmulator.host.module import Kernel, Module
+from mmulator.observation.tolerance.tolerance import tolerances
 
 
 # compiling ------------------------------------------------------------------------------------------------------------
@@ -134,6 +135,9 @@ def _run(where: Path, said: Mapping[str, Any], answer: dict[str, Any], file: Bin
     memory = Snapshot([*variables, *((None, a) for a in own.values())])
     before = {name: a.tobytes() for name, a in own.items() if name not in said["outputs"]}
     found, changed = [], set[str]()
+    if said.get("bounds"):
+        answer["bounds"] = _bounds(kernel, job, said)
+        memory.restore()
     for run, seed in enumerate(said["seeds"]):
         memory.restore()
         for number, name in enumerate(said["outputs"]):
@@ -154,6 +158,20 @@ def _run(where: Path, said: Mapping[str, Any], answer: dict[str, Any], file: Bin
             file.write(arrays[name].tobytes())
     answer["findings"] = [f.as_dict() for f in union(found)]
     answer["changed"] = sorted(changed)
+
+
+def _bounds(kernel: Kernel, job: Job, said: Mapping[str, Any]) -> dict[str, Any]:
+    """The tolerance that rounding justifies, for each output; a text where none is known."""
+    numbers = {n: a.name for n, a in enumerate(job.arguments) if a.name in said["outputs"]}
+    given = {"grid": job.grid, "block": job.block, "args": [a.value for a in job.arguments], "shared": job.shared,
+             "cluster": job.cluster}  # fmt: skip
+    why = "it is no argument of floating point that the launch stores to"
+    try:
+        found = tolerances(kernel, given, job.device, [*numbers])
+    except UnsupportedError as error:
+        found, why = {}, error.message
+    none = {"rtol": None, "atol": None, "unbounded": 0, "reason": why}
+    return dict.fromkeys(said["outputs"], none) | {numbers[n]: t.as_dict() for n, t in found.items()}
 
 
 # programs -------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ The file is open in the judge before the child starts, and no name leads to it: 
 """
 
 import json
+import math
 import os
 import tomllib
 from collections.abc import Callable, Mapping
@@ -35,6 +36,10 @@ def _many(check: Check, *counts: int) -> Check:
     return lambda value: isinstance(value, list) and (not counts or len(value) in counts) and all(map(check, value))
 
 
+def _tolerance(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and 0 <= value < math.inf)
+
+
 _MESSAGE: dict[str, Check] = {"message": _text}
 _CUDA: dict[str, Check] = {"ptx": _text}
 _TRITON: dict[str, Check] = {
@@ -46,6 +51,9 @@ _FINDING: dict[str, Check] = dict.fromkeys(("rule", "severity", "message", "loca
 _CERTIFICATE: dict[str, Check] = {"verdict": _text, "reasons": _many(lambda r: _fits(r, {"why": _text}))}
 _CERTIFICATES: dict[str, Check] = {"verdict": _text, "open": _many(lambda c: _fits(c, _CERTIFICATE))}
 _REFUSED: dict[str, Check] = {"why": _text, "handled": lambda value: isinstance(value, bool)}
+
+
+_BOUND: dict[str, Check] = {"rtol": _tolerance, "atol": _tolerance, "unbounded": _whole(0, 1 << 62), "reason": _text}
 
 
 def _fits(value: Any, fields: Mapping[str, Check]) -> bool:
@@ -124,6 +132,13 @@ def answered(
                 return None
             found[-1][name] = np.frombuffer(raw, like.dtype).reshape(like.shape)
     return said, found
+
+
+def bounds(found: Any, names: list[str]) -> dict[str, dict[str, Any]]:
+    """The tolerances that a child found for outputs; of what is none, that nothing is known."""
+    rows = found if isinstance(found, dict) else {}
+    empty = {"rtol": None, "atol": None, "unbounded": 0, "reason": "nothing was handed over"}
+    return {n: {k: rows[n].get(k) for k in empty} if _fits(rows[n], _BOUND) else empty for n in names if n in rows}
 
 
 def files_named(path: Path) -> list[Path]:

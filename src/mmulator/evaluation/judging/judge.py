@@ -40,8 +40,7 @@ def judge(
     cooperative: bool = False, device: str | None = None, kernel: str | Path | None = None, nvcc: str = "",
     inout: Sequence[str] = (), seeds: int = 2, sanitize: bool = True, profile: bool = False, rtol: float = 0.0,
     atol: float = 0.0, ulp: int = 0, draw: int | None = None, threads: int | None = None, limits: Limits | None = None,
-    certify: bool = False,
-    mutate: float = 0.0,
+    certify: bool = False, bounds: bool = False, mutate: float = 0.0,
 ) -> Verdict:  # fmt: skip
     """One verdict on a kernel or a program, from a child process within limits of time and memory.
 
@@ -67,6 +66,7 @@ def judge(
     threads: of the host.
     limits: of compilation, and again of the run.
     certify: includes `sanitize`; the report has a certificate for every schedule, and a counterexample counts as undefined.
+    bounds: the verdict says which tolerance rounding justifies (mm.tolerance), and how many elements are beyond it.
     mutate: seconds in which a right kernel is changed as people err, and each change is judged; 0: it is not.
 
     Raises LaunchError for a question that makes no sense; whatever the candidate does is in the verdict.
@@ -80,7 +80,7 @@ def judge(
     said: dict[str, Any] = {
         "seeds": list(range(seeds)), "sanitize": sanitize or certify, "profile": profile, "inout": list(inout),
         "threads": threads, "device": None if device is None else as_device(device), "cluster": cluster,
-        "cooperative": cooperative, "certify": certify, "mutate": mutate,
+        "cooperative": cooperative, "certify": certify, "mutate": mutate, "bounds": bounds,
     }  # fmt: skip
     tolerance = tolerance_of({"rtol": rtol, "atol": atol, "ulp": ulp}, "judge:")
     if isinstance(candidate, str | Path) and str(candidate).endswith(".toml"):
@@ -401,12 +401,25 @@ def _finish(
     )
     if "error" in answer:
         return replace(verdict, outcome=VerdictKind(answer["error"]), message=answer["message"])
+    verdict = replace(verdict, bounds=_bounded(handover.bounds(answer.get("bounds"), said["outputs"]), expect, runs[0]))
     verdict = _compared(verdict, answer, said, arrays, expect, runs, other)
     if verdict.ok and said["mutate"]:
-        again = {**said, "mutate": 0, "seeds": said["seeds"][:1], "profile": False}
+        again = {**said, "mutate": 0, "bounds": False, "seeds": said["seeds"][:1], "profile": False}
         mutants = rated(verdict, lambda one: _finish(again | one, made, arrays, expect, limits), said["mutate"])
         verdict = replace(verdict, mutants=mutants)
     return verdict
+
+
+def _bounded(
+    found: Mapping[str, dict[str, Any]], expect: Expectation | None, run: Mapping[str, np.ndarray]
+) -> dict[str, dict[str, Any]]:
+    """Tolerances that rounding justifies, with how many elements are farther than that from the reference."""
+    for name, row in found.items():
+        want = expect.arrays.get(name) if expect is not None else None
+        if want is not None and row["rtol"] is not None and row["atol"] is not None:
+            tolerance = Tolerance(relative=row["rtol"], absolute=row["atol"])
+            row["beyond"] = compare(name, run[name], want, tolerance).beyond
+    return dict(found)
 
 
 def _compared(

@@ -1,5 +1,6 @@
 """The verdict on a kernel or a program, as data, as text and as JSON."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -65,6 +66,17 @@ def _number(value: Any) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
+def _justified(row: Mapping[str, Any]) -> str:
+    """A sentence about the tolerance that rounding justifies."""
+    if row["rtol"] is None or row["atol"] is None:
+        return f"no bound of the rounding errors is known: {row['reason']}"
+    said = f"rounding justifies rtol={row['rtol']:g}, atol={row['atol']:g}"
+    if row["unbounded"]:
+        said += f"; {row['unbounded']:,} elements have no bound: {row['reason']}"
+    beyond = row.get("beyond")
+    return said if beyond is None else f"{said}; {beyond:,} elements are farther from the reference"
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The verdict.
@@ -82,6 +94,7 @@ class Verdict:
     output: the end of what a program or a compiler printed.
     notes: what a reader should know.
     not_enforced: what the system does not let the judge keep a candidate from, each as a sentence of what did not hold for sure.
+    bounds: the tolerance that rounding justifies, by output (mm.tolerance), with the number of elements `beyond` it.
     mutants: how strict the check is (mutation.py); empty if that was not asked.
     """
 
@@ -98,6 +111,7 @@ class Verdict:
     output: str = ""
     notes: tuple[str, ...] = ()
     not_enforced: tuple[str, ...] = ()
+    bounds: dict[str, Any] = field(default_factory=dict)
     mutants: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -116,6 +130,7 @@ class Verdict:
         lines += dict.fromkeys(told)
         last = printable(self.output.strip().rpartition("\n")[2][:200])
         lines += [f"  it printed last: {last}"] if last and self.outcome is VerdictKind.FAILED else []
+        lines += [f"  {name}: {_justified(row)}" for name, row in self.bounds.items()]
         lines += [f"  note: {note}" for note in self.notes]
         lines += [f"  not enforced: {what}" for what in self.not_enforced]
         lines += self._of_mutants()

@@ -195,7 +195,7 @@ def same(
     pairs = _pairs(a, b)
     if not pairs:
         raise LaunchError("same: the kernels have no array in common", hint="give both kernels the array that they store to")
-    with _deep():
+    with deep():
         return _graded(a, b, pairs)
 
 
@@ -213,7 +213,8 @@ def _pairs(a: Side, b: Side) -> list[tuple[int, int]]:
 
 
 @contextmanager
-def _deep() -> Iterator[None]:
+def deep() -> Iterator[None]:
+    """A place where expressions may be as deep as they are."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(DEEP)
     try:

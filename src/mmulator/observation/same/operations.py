@@ -7,8 +7,7 @@ from mmulator.isa.types import TYPES
 from mmulator.observation.same.graph import ExpressionGraph
 from mmulator.ptx.tree import Instruction
 
-COMMUTE = {Algebra.SUM, Algebra.PRODUCT, Algebra.FUSED, Algebra.AND, Algebra.OR, Algebra.XOR, Algebra.MULTIPLE,
-           Algebra.EXTREME}  # fmt: skip
+COMMUTE = {Algebra.SUM, Algebra.PRODUCT, Algebra.FUSED, Algebra.AND, Algebra.OR, Algebra.XOR, Algebra.MULTIPLE}
 SLACK = ("space", "sem", "scope", "cache", "evict", "level", "v", "vec", "uni")  # modifiers that change no bits of a result
 ONE_LANE = "match"  # of the instructions that see all lanes: its result depends on which lane asks, and on which lanes answer
 NARROW = ("f16", "bf16", "f32")  # arithmetic has one NaN there, whose sign no operand decides
@@ -39,6 +38,8 @@ def operation(
         if two in nodes:
             other = nodes[1] if nodes[0] == two else nodes[0]
             return Algebra.SUM.name, detail, [other, other]
+    if algebra is Algebra.EXTREME:
+        return ins.form.name, detail, sorted(nodes)
     if algebra in COMMUTE:
         nodes = [*sorted(nodes[:2]), *nodes[2:]]
     return algebra.name, detail, nodes

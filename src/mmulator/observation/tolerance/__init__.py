@@ -1,0 +1,1 @@
+"""How far a launch's results may be from exact ones."""
