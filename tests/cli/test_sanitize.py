@@ -253,6 +253,18 @@ def test_a_certificate_is_in_the_last_lines_and_in_json(go: Run) -> None:
     assert code == 0 and data_of(out)["report"]["certificate"]["verdict"] == "certified"
 
 
+def test_what_a_launch_needs_is_told_by_line(go: Run) -> None:
+    body = "red.global.add.u32 [%rd0], 1;\n bar.sync 0;\n"
+    code, out, _ = go("--certify=needed", body=body)
+    assert code == 0 and "0 needed, 1 not needed while the others stay" in " ".join(out.split())
+    assert "bar.sync 0; not needed" in out
+    code, out, _ = go("--certify=needed", "--json", body=body)
+    (row,) = data_of(out)["report"]["certificate"]["needed"]
+    assert code == 0 and (row["verdict"], row["line"], row["instruction"]) == ("not needed", row["lines"][0], "bar.sync 0;")
+    code, _, error = go("--certify=all", body=body)
+    assert code == 2 and "needed for what it needs" in error
+
+
 def test_the_inputs_of_each_seed_are_fresh(go: Run) -> None:
     count = "ld.global.u32 %r5, [%rd0+8];\n add.u32 %r5, %r5, 1;\n st.global.u32 [%rd0+8], %r5;\n"
     _, out, _ = go("--sanitize", "--seeds", "3", "--json", "--print", "out", "--rules", "mbarriers", more=count)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import mmulator as mm
+from mmulator.cli import debug
 from mmulator.observation.debug.program import Debugger
 from mmulator.observation.debug.terminal import DebugTerminal
 from mmulator.observation.debug.terminal_commands import COMMANDS
@@ -277,6 +278,24 @@ def test_a_program_of_cuda(tmp_path: Path) -> None:
 def test_what_is_no_program_is_said() -> None:
     assert "cannot read nothing.toml" in mmulator("debug", "nothing.toml").stderr
     assert "which takes no arguments" in mmulator("debug", str(PIPELINE), "more").stderr
+
+
+def test_the_schedule_of_a_counterexample_is_debugged(tmp_path: Path) -> None:
+    """Of a launch file, of a program, and of both for an editor: the block that begins first is that of the order."""
+    body = "mov.u32 c, %ctaid.x;\natom.global.add.u32 t, [p], c;\nst.global.u32 [p+4], t;\nret;\n}\n"
+    text = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry old(.param .u64 s) {\n.reg .b64 p; .reg .b32 t, c;\n"
+    (tmp_path / "k.ptx").write_text(text + "ld.param.u64 p, [s];\n" + body)
+    argument = '[[arg]]\nname = "s"\ntype = "u32"\nshape = [2]\nzeros = true\n'
+    (tmp_path / "k.toml").write_text('ptx = "k.ptx"\ngrid = 8\nblock = 1\n' + argument)
+    found = mmulator("run", "k.toml", "--seed", "3", "--order", "5", "--print", "s", folder=tmp_path).stdout
+    looks = ["break ptx:9", "continue", "print t", "delete", "continue", "print s[1]"]
+    words = [word for c in looks for word in ("-ex", c)]
+    done = mmulator("debug", "--batch", *words, "--seed", "3", "--order", "5", "k.toml", folder=tmp_path).stdout
+    assert "[block (4,0,0)" in done and f" {re.findall(r's.1. = ([0-9]+)', done)[-1]}]" in found, done
+    launch = {"cwd": str(tmp_path), "program": "k.toml", "seed": 3, "order": 5}
+    words, environment = debug._command(launch)
+    assert words[4:6] == ["--seed=3", "--order=5"] and environment["MMULATOR_ORDER"] == "5"
+    assert "--order=5" not in debug._command({**launch, "order": None})[0]
 
 
 def test_ctrl_c_stops_an_endless_loop(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "world.stride": (1 << 18, "agents of a cluster: findings/orders.py"),
     "p.group_count": (MAX_CLUSTER * WARPS // 4 * METS, "warpgroups of a cluster"),
     # of an instruction
+    "a.run_cells": (16, "bytes of a plain access, LARGEST: judgement.py"),
     "own.count": (256, "MOST_PLACES, sectors or words of a request"),
     "site.d_words": (256, "registers of D"), "table.d_words": (256, "registers of D"),
     "table.rival_count": (TEXT, "other accumulators of the kernel"), "table.a_rival_count": (TEXT, "the same, of A"),
@@ -324,7 +325,7 @@ SHIFTS: dict[str, tuple[int, str]] = {
     "u64(8 * p)": (24, "of a piece, one of four"), "u64(32 + p)": (35, "of a piece, one of four"),
     "8 * (byte + s)": (24, "of a scale factor in its cell"), "6 * j": (18, "unrolled"),
     "select(box.elements == 1, 0, u32(UNIT_BITS))": (4, "a constant"),
-    "granule": (4, "of a sheet"), "u64(granule)": (4, "of a sheet"), "U64(granule)": (4, "of a sheet"),
+    **dict.fromkeys(("granule", "a.granule", "u64(granule)", "U64(granule)"), (4, "of a sheet")),
     "trailing_zeros(shape)": (31, "of what is not 0"),
     "need": (4, "of a sheet"), "u64(need)": (4, "of a sheet"), "more": (4, "of a sheet"), "mode - 1": (4, "of a sheet"),
     "mode": (3, "two bits of a descriptor"), "copied": (31, "a lane"), "u64(reader)": (31, "a warp of a block"),

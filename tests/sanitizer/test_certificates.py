@@ -253,6 +253,45 @@ def test_writes_of_one_value_are_named_and_later_ones_judged_against_each() -> N
     assert found.verdict == COUNTEREXAMPLE and "race-write-write" in found.reasons[0].why
 
 
+STORES = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u64 other) {
+  .reg .b64 p, q, b, v; .reg .b32 t, s; .reg .pred one, two, four, eight;
+  .shared .align 16 .b8 tile[32];
+  ld.param.u64 p, [other]; ld.param.u64 q, [out];
+  mov.u32 t, %tid.x; shr.u32 t, t, 5; mul.wide.u32 b, t, 24; add.u64 p, p, b;
+  ld.global.u64 v, [p]; ld.global.u64 b, [p + 8]; ld.global.u32 s, [p + 16];
+  {base} add.u64 q, q, b;
+  setp.eq.u32 one, s, 1; setp.eq.u32 two, s, 2; setp.eq.u32 four, s, 4; setp.eq.u32 eight, s, 8;
+  @one st.{space}.u8 [q], v; @two st.{space}.u16 [q], v; @four st.{space}.u32 [q], v; @eight st.{space}.u64 [q], v;
+  ret;
+}
+"""
+
+
+@pytest.mark.parametrize("space", ["global", "shared"])
+def test_writes_of_several_widths_are_one_where_the_bytes_that_they_share_are_equal(space: str) -> None:
+    """Three warps write 1, 2, 4 or 8 bytes each, which nothing orders."""
+    base = "mov.u64 q, tile;" if space == "shared" else ""
+    kernel = mm.Module.load(STORES.replace("{base}", base).replace("{space}", space), name="k.ptx")["k"]
+    chance, verdicts = np.random.default_rng(0), set[str]()
+    for _ in range(60):
+        widths = chance.choice([1, 2, 4, 8], 3)
+        starts = [int(chance.integers(0, 16 // n) * n) for n in widths]
+        bytes_ = np.where(chance.random((3, 16)) < 0.06, 2, 1).astype(np.uint8)
+        bytes_[:, 5] = 3
+        what = np.zeros((3, 3), np.uint64)
+        for row, start, width, data in zip(what, starts, widths, bytes_):
+            row[:] = int.from_bytes(data[start : start + width].tobytes(), "little"), start, width
+        spans = [range(a, a + int(n)) for a, n in zip(starts, widths)]
+        equal = all(bytes_[i, at] == bytes_[j, at] for i in range(3) for j in range(i) for at in {*spans[i]} & {*spans[j]})
+        found = kernel.launch(1, 96, [np.zeros(16, np.uint8), what], certify=True).certificate
+        assert found is not None and found.verdict == (CERTIFIED if equal else COUNTEREXAMPLE), (starts, widths, bytes_, found)
+        verdicts.add(found.verdict)
+    assert len(verdicts) == 2
+
+
 WARPS = "  setp.eq.u32 done, w, 1;\n  setp.eq.u32 early, w, 2;\n"
 PAIR = """  mov.u32 v, 9;
   mov.u32 a, 1;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,7 +60,7 @@ def debug(
     if program[0].endswith(".toml"):
         if len(program) > 1:
             raise WrongUsage(f"{program[1]} is a word too many: {program[0]} is a launch file, which takes no arguments")
-        sys.exit(_launch_file(Path(program[0]), settings, given.device, given.seed, given.sanitize))
+        sys.exit(_launch_file(Path(program[0]), settings, given.device, _schedule(vars(given)), given.sanitize))
     from json import dumps
 
     from mmulator.cli.program import check_program, start, surroundings
@@ -82,7 +83,14 @@ def _commands(ex: list[str], file: Path | None) -> list[str]:
     return [line for line in (*(line.strip() for line in lines), *ex) if line and not line.startswith("#")]
 
 
-def _launch_file(file: Path, settings: dict[str, Any], device: str | None, seed: int | None, sanitize: bool) -> int:
+def _schedule(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a schedule, such as that of a counterexample, that options or an editor say."""
+    from mmulator.host.certificate import Schedule
+
+    return {f.name: said[f.name] for f in fields(Schedule) if said.get(f.name) is not None}
+
+
+def _launch_file(file: Path, settings: dict[str, Any], device: str | None, schedule: dict[str, Any], sanitize: bool) -> int:
     """Debug the launch of a launch file, and compare with what it expects. Returns the exit code."""
     from mmulator.host.jobs.job import load_job, run_job
     from mmulator.observation.debug.program import Debugger, current
@@ -92,7 +100,8 @@ def _launch_file(file: Path, settings: dict[str, Any], device: str | None, seed:
         raise WrongUsage(f"cannot read {file}: No such file or directory")
     job: Job = load_job(file)
     job.device = device or job.device
-    job.seed = job.seed if seed is None else seed
+    for name, value in schedule.items():
+        setattr(job, name, value)
     said = os.environ.get("MMULATOR_DEBUG")  # an adapter for editors has started this process
     debugger = current(said) if said else Debugger(lambda made: front(made, settings))
     result = run_job(job, debug=debugger, looked_at=sanitize)
@@ -115,9 +124,9 @@ def _command(launch: Object) -> tuple[list[str], Mapping[str, str]]:
     if not folder.is_dir():
         raise WrongUsage(f"cwd {folder} is no folder")
     device, name = launch.get("device"), launch["program"]
-    chip, seed, sanitize = as_device(device) if device else None, launch.get("seed"), bool(launch.get("sanitize"))
+    chip, schedule, sanitize = as_device(device) if device else None, _schedule(launch), bool(launch.get("sanitize"))
     program = str((folder / name).absolute()) if (folder / name).exists() else name
-    environment = dict(surroundings({"device": chip, "seed": seed, "sanitize": 1 if sanitize else None}))
+    environment = dict(surroundings({"device": chip, **schedule, "sanitize": 1 if sanitize else None}))
     for variable, value in (launch.get("env") or {}).items():
         if value is None:
             environment.pop(variable, None)
@@ -126,7 +135,8 @@ def _command(launch: Object) -> tuple[list[str], Mapping[str, str]]:
     if Path(program).suffix == ".toml":
         if not os.access(program, os.R_OK):
             raise WrongUsage(f"cannot read {name}")
-        options = [f"--device={chip}"] * bool(chip) + [f"--seed={seed}"] * (seed is not None) + ["--sanitize"] * sanitize
+        said = [f"--{name}={value}" for name, value in schedule.items()]
+        options = [f"--device={chip}"] * bool(chip) + said + ["--sanitize"] * sanitize
         return [sys.executable, "-m", "mmulator", "debug", *options, program, *(launch.get("args") or [])], environment
     words = [program, *(launch.get("args") or [])]
     check_program(words)

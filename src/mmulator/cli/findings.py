@@ -22,7 +22,7 @@ _COLOURS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "\x1b[1m"}
 _SEVERITY = re.compile(rf": ({'|'.join(_COLOURS)}):(?= |$)")
 
 
-def wish(seeds: int | None, rules: str | None, certify: bool, strict: bool, keep_going: bool = False) -> SanitizerOptions:
+def wish(seeds: int | None, rules: str | None, certify: bool | str, strict: bool, keep_going: bool = False) -> SanitizerOptions:
     """The sanitizer's options from those of a command line. Raises WrongUsage."""
     from mmulator.base.rules.choice import chosen
     from mmulator.host.jobs.judgement import SanitizerOptions

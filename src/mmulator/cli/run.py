@@ -114,7 +114,7 @@ def run(
     wish, known, profile = None, findings.baseline(given.baseline), given.profile or given.profile_to is not None
     _exclude(given, compare_gpu, profile)
     if _finds(given):
-        wish = findings.wish(given.seeds, given.rules, given.certify, given.strict, given.keep_going)
+        wish = findings.wish(given.seeds, given.rules, given.certify or False, given.strict, given.keep_going)
         findings.check_sarif(given.sarif)
     if given.why_to is not None or given.why_against is not None:
         from mmulator.cli.recording import check_why
@@ -308,7 +308,8 @@ def _where_it_was() -> Iterator[None]:
         raise
 
 
-_PHASES = {"compile": "compiling instructions", "run": "running blocks", "seeds": "running seeds"}
+_PHASES = {"compile": "compiling instructions", "run": "running blocks", "seeds": "running seeds",
+           "needed": "leaving out barriers and fences"}  # fmt: skip
 
 
 def _phases(progress: Progress) -> Callable[[str, int, int], None]:

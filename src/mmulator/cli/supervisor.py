@@ -102,11 +102,14 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
 
 
 def certificates(rows: list[Row]) -> dict[str, Any]:
-    """The certificates of a program: the weakest verdict, how many launches have each, and those that are not certified."""
+    """The certificates of a program: the weakest verdict, how many launches have each, those that are not certified, and those
+    that say what they need.
+    """
     verdicts = [row["verdict"] for row in rows]
     return {
         "verdict": weakest(verdicts), "launches": {v: verdicts.count(v) for v in VERDICTS},
         "open": [row for row in rows if row["verdict"] != CERTIFIED],
+        "needed": [row for row in rows if row["needed"] is not None],
     }  # fmt: skip
 
 

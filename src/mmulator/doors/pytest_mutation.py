@@ -125,7 +125,7 @@ class Mutation:
                 outcome.state, outcome.words = EQUIVALENT, words
                 continue
             try:
-                trial = Mutated(seen, key, outcome.mutant)
+                trial = Mutated(key, outcome.mutant.source, seen.seconds)
             except MmulatorError:  # it is no kernel: nobody could have written it
                 seen.outcomes.remove(outcome)
                 continue

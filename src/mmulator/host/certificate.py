@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from mmulator.sanitizer.diagnostics.certificates.evidence import Evidence, OpenPoint
 
 CERTIFIED, EXPLORED, NOT_DECIDED, COUNTEREXAMPLE = "certified", "explored", "not decided", "counterexample"
+NEEDED, NOT_NEEDED, NOT_KNOWN = "needed", "not needed", "not known"
+NOT_TRIED = "stopped before this was tried"  # a reason of what is not known
 VERDICTS = CERTIFIED, EXPLORED, NOT_DECIDED, COUNTEREXAMPLE  # from the strongest
 INPUTS = "these inputs, this shape and this device"
 SHAPE = "this shape, these numbers and this device, for all contents of the buffers"
@@ -42,6 +44,44 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class OrderNeed:
+    """The verdict on the barriers, fences, waits or commits of one name at one line: whether the launch needs them while all
+    others stay.
+
+    source: the line of the program, `mm.cu:31`; "" where it is not known.
+    lines: of the PTX, one for each instruction, which are left out at once.
+    instruction: the first of them, as the PTX has it.
+    verdict: `needed`: the launch without it has a counterexample; `not needed`: it is certified without it, and leaves the same
+        bytes; `not known`.
+    reason: what breaks without it, or why nothing is known.
+    rests_on: of what is not needed, what the certificate without it rests on besides.
+    together: it is of those that can be left out at once.
+    """
+
+    source: str
+    lines: tuple[int, ...]
+    instruction: str
+    verdict: str
+    reason: str = ""
+    rests_on: tuple[str, ...] = ()
+    together: bool = False
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is not needed, and the certificate without it rests on nothing more."""
+        return self.verdict == NOT_NEEDED and not self.rests_on
+
+    def __str__(self) -> str:
+        what = f"{self.source} ptx:{', '.join(map(str, self.lines))}".strip()
+        why = self.reason or (f"if the certificate may rest on this, too: {'; '.join(self.rests_on)}" if self.rests_on else "")
+        return f"{what}: {self.instruction} {self.verdict}" + (f": {why}" if why else "")
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"line": self.lines[0], "lines": list(self.lines), "rests_on": list(self.rests_on)}
+
+
+@dataclass(frozen=True)
 class Certificate:
     """The verdict on a launch.
 
@@ -51,6 +91,7 @@ class Certificate:
     rests_on: what is taken for granted.
     schedule: of a counterexample.
     tried: schedules that were run.
+    needed: of a certified launch, where it was asked, whether it needs each barrier, fence, wait and commit, by line; else None.
     """
 
     verdict: str
@@ -58,6 +99,7 @@ class Certificate:
     rests_on: tuple[str, ...] = ()
     schedule: Schedule | None = None
     tried: int = 1
+    needed: tuple[OrderNeed, ...] | None = None
 
     def __str__(self) -> str:
         if self.verdict == CERTIFIED:
@@ -72,7 +114,24 @@ class Certificate:
     def lines(self) -> list[str]:
         """The certificate as text, a line each."""
         also, rests = (f"  also: {r}" for r in self.reasons[1:5]), (f"  rests on: {r}" for r in self.rests_on)
-        return [f"certificate: {self}", *also, *rests]
+        return [f"certificate: {self}", *also, *rests, *self.lines_of_needed()]
+
+    def lines_of_needed(self) -> list[str]:
+        """The answer to what is needed as text: a line of counts, then one for each row, first what may be left out."""
+        if self.needed is None:
+            return []
+        free, rest = [n for n in self.needed if n.is_free], [n for n in self.needed if not n.is_free]
+        more, unknown, held = ([n for n in rest if n.verdict == v] for v in (NOT_NEEDED, NOT_KNOWN, NEEDED))
+        left, together = sum(n.reason == NOT_TRIED for n in unknown), [n for n in self.needed if n.together]
+        counts = f"{len(held)} needed, {len(free)} not needed while the others stay, "
+        counts += f"{len(more)} more if it may rest on more, {len(unknown)} not known"
+        told = [f"barriers, fences, waits and commits by line, in this launch: {counts}" + f" ({left} not tried)" * bool(left)]
+        told += (f"  {row}" for row in (*free, *more, *unknown, *held))
+        if len(free) > 1 and not together:
+            told.append("  which of them can be left out at once was not tried")
+        elif len(free) > 1:
+            told.append(f"  can be left out at once: ptx:{', '.join(str(line) for n in together for line in n.lines)}")
+        return told
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -80,6 +139,7 @@ class Certificate:
             "verdict": self.verdict, "rests_on": list(self.rests_on), "tried": self.tried,
             "reasons": [asdict(point) for point in self.reasons],
             "schedule": asdict(self.schedule) if self.schedule else None,
+            "needed": None if self.needed is None else [row.as_dict() for row in self.needed],
         }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from mmulator.observation.record.launches.traces import TRACE as TRACE
 from mmulator.observation.record.trace import Moments as Moments
 from mmulator.observation.record.names import DeviceArray as DeviceArray, DeviceNames as DeviceNames
 from mmulator.observation.record.profile.launch import LaunchProfile as LaunchProfile, profile_of as profile_of
+from mmulator.observation.strictness.needed import needed as needed
 from mmulator.doors.launch_site import line_of_launch as line_of_launch
 from mmulator.doors.triton.versions import assembler as assembler
 from mmulator.evaluation.spread.launch import check_shared_out as check_shared_out, launch_on as launch_on

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 CPU = Cpu()
 SANITIZE = (True, False, "strict", "raise")
-_FLAGS = "keep_going", "profile", "cooperative", "certify"
+_FLAGS = {"keep_going": "", "profile": "", "cooperative": "", "certify": "needed"}  # and another word that each may be
 
 
 @cache
@@ -99,9 +99,10 @@ def _check(given: Mapping[str, Any]) -> None:
         raise LaunchError(f"progress is of type {type(progress).__name__}, not a function")
     if given["sanitize"] not in SANITIZE:
         raise LaunchError(f"sanitize is {shown(given['sanitize'])}, not True, False, 'strict' or 'raise'")
-    for name in _FLAGS:
-        if given[name] not in (True, False):
-            raise LaunchError(f"{name} is of type {type(given[name]).__name__}, not True or False")
+    for name, word in _FLAGS.items():
+        if given[name] not in (True, False) and given[name] != (word or False):
+            also = f", nor {word!r}" if word else ""
+            raise LaunchError(f"{name} is of type {type(given[name]).__name__}, not True or False{also}")
 
 
 class Module(Mapping[str, "Kernel"]):
@@ -381,7 +382,7 @@ class Kernel:
         waits: bool = False,
         order: int | None = None,
         debug: Any = None,
-        certify: bool = False,
+        certify: bool | Literal["needed"] = False,
     ) -> Report:
         """Run the kernel; arrays among `args` are device buffers and are updated in place.
 
@@ -405,7 +406,8 @@ class Kernel:
         meanwhile has the findings so far (`error.findings`). keep_going: includes `sanitize`; an access out of bounds or
         misaligned is a finding and no fault: a load gets zeros, a store does nothing, and the kernel goes on.
         certify: includes `sanitize`; the report's `certificate` says whether the launch does the same in every schedule, or names
-        one that differs (docs/reference/certificates.md); a fault has it, too.
+        one that differs (docs/reference/certificates.md); a fault has it, too. "needed": it is run again without each of its
+        barriers, fences, waits and commits, and the certificate's `needed` says which of them it needs.
         nan: a NaN that the launch stores, and that it has made of other values, is raised; "inf": an infinity, too.
         profile: what each line did is counted, and is in the report's `profile`.
         trace: a file that receives what happened when, for Perfetto.
@@ -436,7 +438,7 @@ class Kernel:
         launch = self.prepared(grid, block, args, shared, device, cluster, cooperative, memory)
         if workers is not None:
             return entries.launch_on(workers, launch, how)
-        looking = partial(observing, looked, None, sanitize == "strict", certify=certify)
+        looking = partial(observing, looked, None, sanitize == "strict", certify=bool(certify))
         if debug is not None:
             return cast(Report, debug.launch(launch, how, looking, partial(entries.DeviceNames.of, launch, names or {})))
         observers, about = looking(profile, None if trace is None else str(trace)), None
@@ -454,7 +456,7 @@ class Kernel:
         if certify:
             from mmulator.host.schedules import certified_launch as run_certified
 
-            run = partial(run_certified, self.run, launch, how, run)
+            run = partial(run_certified, launch, how, run, looking if certify == "needed" else None, progress)
         report = run()
         if about:
             report.why = about.answers(watches, report, whole(why_depth, "why_depth", 1))

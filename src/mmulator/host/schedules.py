@@ -2,45 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from mmulator.base.errors import ExecutionFault
+from mmulator.base.findings import Finding
+from mmulator.host import entries
 from mmulator.host.campaign import Snapshot
-from mmulator.host.certificate import COUNTEREXAMPLE, NOT_DECIDED, Certificate, Schedule, first_look, of_fault, reason
+from mmulator.host.certificate import (
+    CERTIFIED,
+    COUNTEREXAMPLE,
+    NOT_DECIDED,
+    Certificate,
+    Schedule,
+    first_look,
+    of_fault,
+    reason,
+)  # fmt: skip
 from mmulator.host.report import Report
 from mmulator.runtime.launch.launch import How, Launch
+from mmulator.runtime.launch.observers import Observer
 
 SCHEDULES = 7  # that are tried where a launch is not certified, besides the first
 
 
-def certified_launch(
-    kernel_run: Callable[[Launch, How], Report], launch: Launch, how: How, run: Callable[[], Report]
-) -> Report:
-    """The report of a sanitized launch of a `Kernel`, with its certificate.
+@dataclass(frozen=True)
+class NeedQuestion:
+    """The question which barriers, fences, waits and commits a certified launch needs.
 
-    kernel_run: `Kernel.run`.
-    launch, how: what runs, and how.
-    run: launches it under the sanitizer.
+    kernel: of the launch.
+    look: launches it again under the sanitizer, as evidence, with what stands in for the kernel.
+    progress: is called with lines that are done, and all.
     """
 
+    kernel: Any
+    look: Callable[[], Report]
+    progress: Callable[[int, int], object] | None = None
+
+
+def certified_launch(
+    launch: Launch, how: How, run: Callable[[], Report], observers: Callable[[], Sequence[Observer]] | None = None,
+    progress: Callable[[str, int, int], object] | None = None,
+) -> Report:  # fmt: skip
+    """The report of a sanitized launch of a `Kernel`, with its certificate.
+
+    launch, how: what runs, and how.
+    run: launches it under the sanitizer.
+    observers: where it is asked which barriers, fences, waits and commits the launch needs, gives a sanitizer for evidence.
+    progress: is called with ("needed", lines that are done, all).
+    """
+    plain = replace(how, progress=None)
+
     def again(schedule: Schedule) -> Report:
-        return kernel_run(launch, replace(how, seed=schedule.seed, order=schedule.order, threads=1, progress=None))
+        return launch.run(replace(plain, seed=schedule.seed, order=schedule.order, threads=1))
 
     memory = Snapshot((f"device address 0x{start:x}", array) for start, array in launch.writable())
-    return certified(run, again, memory, Schedule(how.seed, how.order))
+    asked = None
+    if observers is not None:
+        told = partial(progress, "needed") if progress else None
+        asked = NeedQuestion(launch.kernel, lambda: launch.run(plain, observers()), told)
+    return certified(run, again, memory, Schedule(how.seed, how.order), asked)
 
 
 def certified(
-    run: Callable[[], Report], again: Callable[[Schedule], object], memory: Snapshot, schedule: Schedule
-) -> Report:
+    run: Callable[[], Report], again: Callable[[Schedule], object], memory: Snapshot, schedule: Schedule,
+    asked: NeedQuestion | None = None,
+) -> Report:  # fmt: skip
     """The report of a launch, with its certificate. Memory is as this launch left it, whatever is raised.
 
     run: launches under the sanitizer, as evidence.
     again: launches in another schedule, without the sanitizer.
     memory: what the launch may write, taken before it.
     schedule: of `run`.
+    asked: whether it is asked what is needed, of a launch that is certified.
 
     Raises what `run` raises; a fault has the certificate as `certificate`.
     """
@@ -50,14 +86,41 @@ def certified(
         fault.__dict__["certificate"] = of_fault(fault, schedule)
         raise
     found = first_look(report.evidence, schedule)
-    if found.verdict == NOT_DECIDED:
+    if found.verdict == NOT_DECIDED or (asked and found.verdict == CERTIFIED):
         memory.keep()
         try:
-            found = _search(found, again, memory, schedule)
+            if found.verdict == NOT_DECIDED:
+                found = _search(found, again, memory, schedule)
+            elif asked:
+                without = partial(_without, asked.look, again, memory, schedule)
+                found = replace(found, needed=entries.needed(asked, report, found, without))
         finally:
             memory.leave()
+    if asked and found.verdict != CERTIFIED:
+        report.notes.append(f"which barriers and fences are needed was not asked: the launch is {found.verdict}")
     report.certificate = found
     return report
+
+
+def _without(
+    look: Callable[[], Report], again: Callable[[Schedule], object], memory: Snapshot, schedule: Schedule
+) -> tuple[Certificate, tuple[Finding, ...]]:
+    """The certificate of the launch with what stands in for its kernel now, from the same memory: other bytes than the first
+    launch left are a counterexample. And the findings, notes too.
+    """
+    memory.restore()
+    try:
+        evidence = look().evidence
+    except ExecutionFault as fault:
+        return of_fault(fault, schedule), ()
+    found = first_look(evidence, schedule)
+    piece = next(memory.differing(), None)
+    if found.verdict != COUNTEREXAMPLE and piece is not None:
+        said = reason("other bytes: " + _difference(piece))
+        found = replace(found, verdict=COUNTEREXAMPLE, reasons=(said, *found.reasons), schedule=schedule)
+    if found.verdict == NOT_DECIDED:
+        found = _search(found, again, memory, schedule)
+    return found, evidence.findings
 
 
 def _search(found: Certificate, again: Callable[[Schedule], object], memory: Snapshot, first: Schedule) -> Certificate:

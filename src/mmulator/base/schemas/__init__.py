@@ -12,7 +12,9 @@ VERSIONS: dict[str, tuple[int, int]] = dict.fromkeys((
     "tensormap", "tensormap-check", "tensormap-box",
     "sparse-check", "sparse-file", "sparse-lanes", "sparse-word",
     "explore", "explore-export", "doctor", "cache", "cache-clear", "schemas", "error",
-), (1, 0)) | {"cause": (1, 2)} | dict.fromkeys(("report", "findings", "judge", "exec", "check", "run", "error"), (2, 0))
+), (1, 0)) | {"cause": (1, 2)} | dict.fromkeys(("findings", "check", "run"), (2, 0)) | dict.fromkeys(
+    ("report", "judge", "exec", "error"), (2, 1)
+)
 
 
 

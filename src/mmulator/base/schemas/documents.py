@@ -134,11 +134,15 @@ PROFILE = versioned("profile", record(
 _CERTIFICATE = record(
     "whole: tried", "texts: rests_on", verdict=one_of("certified", "explored", "not decided", "counterexample"),
     reasons=many(record("text: why location source")), schedule=or_none(record("whole: seed", order=or_none(WHOLE))),
+    needed=or_none(many(record(
+        "text: source instruction reason", "whole: line", "wholes: lines", "texts: rests_on", "flag: together",
+        verdict=one_of("needed", "not needed", "not known"),
+    ))),
     kernel=optional(TEXT),
 )  # fmt: skip
 _CERTIFICATES = record(
     "text: verdict", launches=record(**{"explored": WHOLE, "certified": WHOLE, "not decided": WHOLE, "counterexample": WHOLE}),
-    open=many(_CERTIFICATE),
+    open=many(_CERTIFICATE), needed=many(_CERTIFICATE),
 )  # fmt: skip
 _STORE = record("whole: argument line bits", "wholes: index block thread", "text: instruction file source", "any: value")
 REPORT = versioned("report", record(

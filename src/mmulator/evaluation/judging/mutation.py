@@ -51,7 +51,7 @@ def stand_in(kernel: Kernel, said: Mapping[str, Any], answer: dict[str, Any]) ->
     if words := equivalent(seen, outcome.mutant):
         outcome.state, outcome.words = EQUIVALENT, words
     answer["report"] = {"notes": [_note(outcome)]}
-    trial = Mutated(seen, key, outcome.mutant)
+    trial = Mutated(key, outcome.mutant.source, seen.seconds)
     apart = InputSearch(key, [(outcome, trial)], time.monotonic() + said["apart"]) if "apart" in said else None
 
     def run(launch: Launch, how: How, observers: Sequence[Observer]) -> Report:

@@ -10,16 +10,19 @@ from typing import Any
 from mmulator.base.demangle import demangle
 from mmulator.base.names import shorter
 from mmulator.host.campaign import Snapshot
-from mmulator.host.certificate import CERTIFIED, VERDICTS, Certificate, Schedule
+from mmulator.host.certificate import CERTIFIED, NOT_TRIED, VERDICTS, Certificate, Schedule
 from mmulator.host.driver.functions import Function
 from mmulator.host.driver.inquiries import Arrays
+from mmulator.host.driver.progress import sink
 from mmulator.host.driver.seeds import memory_of
 from mmulator.host.report import Report
-from mmulator.host.schedules import certified
+from mmulator.host.schedules import NeedQuestion, certified
 from mmulator.host.settings import Settings
 from mmulator.runtime.launch.regions import Regions
 
 _NAME = 80  # characters of a kernel's name
+STOPPED = "", ""
+_asked: set[tuple[str, str]] = set()  # text and name of kernels of which it is known what they need; STOPPED: ask no more
 
 
 def certify(
@@ -40,15 +43,30 @@ def certify(
     def again(schedule: Schedule) -> Report:
         return run(schedule.seed, replace(plain, seed=schedule.seed, order=schedule.order), arrays)
 
-    first = Schedule(settings.seed, settings.order)
-    return certified(lambda: run(settings.seed, settings, arrays, more), again, memory, first)
+    def look() -> Report:
+        return run(settings.seed, replace(plain, threads=settings.threads, certify=True), arrays)
+
+    def progress(done: int, total: int) -> None:
+        if settings.progress != "never" and sink[-1].room():
+            sink[-1].draw(f"{shorter(demangle(function.name), 40)}: {done}/{total} lines left out")
+
+    first, key = Schedule(settings.seed, settings.order), (function.kernel.module.source.text, function.name)
+    asks = settings.certify == "needed" and not {STOPPED, key} & _asked
+    asked = NeedQuestion(function.kernel, look, progress) if asks else None
+    report = certified(lambda: run(settings.seed, settings, arrays, more), again, memory, first, asked)
+    if asks and sink[-1].room():
+        sink[-1].clear()
+    found = report.certificate
+    if found and found.needed is not None:
+        _asked.add(STOPPED if any(row.reason == NOT_TRIED for row in found.needed) else key)
+    return report
 
 
 def told(kernel: str, certificate: Certificate) -> str:
-    """The line about a launch that is not certified."""
+    """The line about a launch that is not certified; those about what it needs."""
     name = shorter(demangle(kernel), _NAME)
     again = f"; again: exec {certificate.schedule.options}" if certificate.schedule is not None else ""
-    return f"{name}: {certificate}{again}"
+    return "\n".join([f"{name}: {certificate}{again}", *certificate.lines_of_needed()])
 
 
 def summary(verdicts: Iterable[str]) -> str:

@@ -79,7 +79,7 @@ class Told(ProcessRecord):
         self.said = set[str]()
 
     def certified(self, kernel: str, certificate: Certificate | None) -> None:
-        """Count a certificate; of one that is none, each kernel's is told once."""
+        """Count a certificate; of one that is none, and of what is needed, each kernel's is told once."""
         if certificate is None:
             return
         from mmulator.host.driver.certificates import CERTIFIED, told
@@ -87,7 +87,7 @@ class Told(ProcessRecord):
         with self:
             self.certificates.append(certificate.verdict)
             text = told(kernel, certificate)
-            new = certificate.verdict != CERTIFIED and text not in self.said
+            new = (certificate.verdict != CERTIFIED or certificate.needed is not None) and text not in self.said
             self.said.add(text)
         if new:
             say(f"mmulator: {text}{launched()}")

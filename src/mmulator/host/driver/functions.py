@@ -106,4 +106,4 @@ class Function:
 def observers_of(settings: Settings, profile: bool = False, trace: str | None = None) -> list[Observer]:
     """New observers for one run of a launch of a program. profile, trace: as in `observing` (host/module.py)."""
     rules = chosen(settings.rules, settings.sanitize == STRICT) if settings.sanitize else None
-    return observing(bool(settings.sanitize), rules, profile=profile, trace=trace, certify=settings.certify)
+    return observing(bool(settings.sanitize), rules, profile=profile, trace=trace, certify=bool(settings.certify))

@@ -329,7 +329,7 @@ def run_job(
             own = seed == job.seed  # blocks begin as the job says under its own seed
             return launch(
                 seed=seed, progress=progress, sanitize="strict", watch=watch, keep_going=sanitize.keep_going,
-                order=job.order if own else seed, certify=sanitize.certify and own,
+                order=job.order if own else seed, certify=own and sanitize.certify,
             )  # fmt: skip
 
         report, judged = judgement.run(looking, kernel, arrays, job.seed, sanitize, job.suppress, progress)

@@ -30,13 +30,13 @@ class SanitizerOptions:
 
     seeds: under how many the kernel runs, from the job's on.
     rules: what is looked for.
-    certify: the first launch gets a certificate.
+    certify: the first launch gets a certificate; "needed": and says what it needs.
     keep_going: after an access out of bounds the launch goes on.
     """
 
     seeds: int = 1
     rules: frozenset[str] = chosen("")
-    certify: bool = False
+    certify: bool | str = False
     keep_going: bool = False
 
 

@@ -171,16 +171,20 @@ class Settings:
         "Go on after an access out of bounds: a load gets zeros, a store does nothing.", group=FINDING, includes=True,
         read=one_of("1 to go on after an access out of bounds, 0 to end the launch there", {"0": False, "1": True}),
     )  # fmt: skip
-    certify: bool = row(
-        False, "run exec judge pytest variable launch", "`1`: each launch gets a certificate for every schedule",
-        "Say whether each launch does the same in every schedule, or name one that differs.", group=FINDING, includes=True,
-        read=one_of("1 for a certificate of each launch, 0 for none", {"0": False, "1": True}),
-        but={"pytest": {"names": ("--certify", "--mmulator-certify"),
+    certify: bool | str = row(
+        False, "run exec judge pytest variable launch",
+        "`1`: each launch gets a certificate for every schedule; `needed`: and says which barriers and fences it needs",
+        "Say whether each launch does the same in every schedule, or name one that differs; =needed: and which barriers, fences, "
+        "waits and commits it needs.", metavar="needed", bare="1", group=FINDING, includes=True,
+        read=one_of("1 for a certificate of each launch, needed for what it needs, 0 for neither",
+                    {"0": False, "1": True, "needed": "needed"}),
+        but={"pytest": {"names": ("--certify", "--mmulator-certify"), "metavar": "", "bare": None,
                         "help": "Certify each launch for every schedule; a test with a counterexample fails."},
-             "judge": {"help": "Certify the kernel for every schedule; a counterexample counts as undefined."}},
+             "judge": {"metavar": "", "bare": None,
+                       "help": "Certify the kernel for every schedule; a counterexample counts as undefined."}},
     )  # fmt: skip
     order: int | None = row(
-        None, "run exec variable launch", "the seed of the order in which blocks begin; else they begin in order",
+        None, "run exec debug variable launch", "the seed of the order in which blocks begin; else they begin in order",
         "Seed of the order in which blocks begin.", metavar="N", read=whole(0),
     )  # fmt: skip
     nan: str = row(

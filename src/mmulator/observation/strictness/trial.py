@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mmulator.base.lazy import cached_property
+from mmulator.base.source import Source
 from mmulator.host.module import Kernel, Module
 from mmulator.host.report import Report
 from mmulator.host.text import Text, verified
@@ -110,11 +111,16 @@ class Watch:
 
 
 class Mutated:
-    """Runs a mutant in the place of a kernel. Raises what is wrong with its text, when it is made."""
+    """Runs a mutant in the place of a kernel. Raises what is wrong with its text, when it is made.
 
-    def __init__(self, seen: TestedKernel, key: Key, mutant: Mutant) -> None:
-        self.key, self.mutant, self.timeout, self.launches = key, mutant, LEAST + SLOWER * seen.seconds, 0
-        self.module = Module(Text.of(verified(mutant.source)), 0.0)  # such a text is never kept for another process
+    key: of the kernel.
+    source: the text of the mutant.
+    seconds: that a launch of the kernel takes.
+    """
+
+    def __init__(self, key: Key, source: Source, seconds: float) -> None:
+        self.key, self.timeout, self.launches = key, LEAST + SLOWER * seconds, 0
+        self.module = Module(Text.of(verified(source)), 0.0)  # such a text is never kept for another process
 
     def kernel(self, original: Kernel) -> Kernel:
         self.module.loaded.image = original.module.image  # variables are where the program has their addresses from

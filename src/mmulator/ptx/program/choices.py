@@ -39,22 +39,23 @@ def choices(program: Program, executed: Iterable[Block]) -> list[Choice]:
     unread = {name: unread_results(f) for name, f in program.functions.items()}
     names = {id(f): name for name, f in program.functions.items()}
     for block in executed:
-        for ins in _all(block):
+        for ins in every(block):
             why = _why(ins, block, unread[names[id(block.function)]])
             if why:
                 found.append(Choice(ins, why))
             elif "op" in (form := dict(ins.form.modifiers)) and ins.effects.memory in (MemoryEffect.ATOMIC, MemoryEffect.REDUCE):
                 kind = form["op"], form["type"].lstrip("bsu") if form["op"] == "add" else form["type"]
                 kinds.setdefault(_space(ins), {}).setdefault(kind, ins)
-    every = {key: ins for of_space in kinds.values() for key, ins in of_space.items()}
+    all_kinds = {key: ins for of_space in kinds.values() for key, ins in of_space.items()}
     for space, of_space in kinds.items():
-        several = every if space == "" else {**of_space, **kinds.get("", {})}
+        several = all_kinds if space == "" else {**of_space, **kinds.get("", {})}
         if len(several) > 1:
             found.append(Choice(next(iter(of_space.values())), "is one of several atomic operations, whose order may matter"))
     return sorted(dict.fromkeys(found), key=lambda c: c.instruction.span.start)
 
 
-def _all(block: Block) -> Iterator[Instruction]:
+def every(block: Block) -> Iterator[Instruction]:
+    """The instructions of a block, with the one that ends it."""
     yield from instructions(block)
     if block.last is not None and block.last not in instructions(block):
         yield block.last
@@ -106,7 +107,7 @@ def _of_barrier(ins: Instruction, block: Block) -> str:
     if _waits(ins):
         return "" if _only_spins(ins, block) else "answers whether a phase is over, and more than a loop hangs on that"
     if ins.effects.memory is MemoryEffect.ATOMIC and (state := uses_and_defs(ins)[1]):
-        for other in (i for b in block.function.blocks for i in _all(b)):
+        for other in (i for b in block.function.blocks for i in every(b)):
             if other is not ins and _reads(other) & state and not _waits(other):
                 return "gives a state, and more than a wait hangs on that"
     return ""
@@ -219,7 +220,7 @@ class _Spin:
         """Whether a register that was written on the way is read later, though another instruction may have written it before."""
         live = liveness(self.function).into[self.block.index - self.function.entry]
         for name in self.made & live:
-            writers = [i for b in self.function.blocks for i in _all(b) if name in uses_and_defs(i)[1]]
+            writers = [i for b in self.function.blocks for i in every(b) if name in uses_and_defs(i)[1]]
             if len(writers) != 1 or writers[0] is self.block.last:
                 return True
         return False
@@ -230,6 +231,9 @@ RELIED_ON: Sequence[tuple[Callable[[Effects], bool], str]] = (
     (lambda e: e.resizes, "registers are there for every setmaxnreg.inc, whichever warp asks first"),
     (lambda e: e.holds, "columns of tensor memory are there for every tcgen05.alloc, and no result depends on which"),
     (lambda e: e.queue is Queue.WGMMA, "the end of a wgmma comes after what all lanes of its four warps did before its issue"),
+    (lambda e: e.queue is Queue.WGMMA, "a wgmma that one warp has waited for is over for all four warps"),
+    (lambda e: e.memory is MemoryEffect.COPY and e.together is Together.WARP,
+     "a tensor map that a warp copies is as all its lanes have left it"),
     (lambda e: e.queue is Queue.WGMMA, "an operation of whole warps comes after what any of their lanes knows to be over"),
     (lambda e: e.tensor, "arrivals of a thread's tcgen05.commit come in the order of their issue"),
     (lambda e: e.tensor, "of 32 lanes of a column of tensor memory one access of each kind is remembered"),
@@ -240,5 +244,5 @@ RELIED_ON: Sequence[tuple[Callable[[Effects], bool], str]] = (
 
 def relied_on(executed: Iterable[Block]) -> list[str]:
     """Sentences about what is taken for granted of the instructions in blocks that a launch has executed."""
-    effects = {ins.effects: None for block in executed for ins in _all(block)}
+    effects = {ins.effects: None for block in executed for ins in every(block)}
     return [said for holds, said in RELIED_ON if any(map(holds, effects))]

@@ -50,10 +50,7 @@ class Mutant:
     @property
     def source(self) -> Source:
         """The changed module. Lines keep their numbers."""
-        span = self.instruction.span
-        text, lines = span.source.text, span.text.count("\n")
-        statement = self.statement + "\n" * max(0, lines - self.statement.count("\n"))
-        return Source(span.source.name, text[: span.start] + statement + text[span.end :])
+        return changed([self])
 
     @property
     def place(self) -> str:
@@ -66,6 +63,17 @@ class Mutant:
         """The line of the program; else of the PTX."""
         at = self.instruction.span.location
         return f"{at.file.rpartition('/')[2]}:{at.line}" if at else str(self.instruction.span.line)
+
+
+def changed(mutants: Sequence[Mutant]) -> Source:
+    """A module with several changes, each of another instruction. Lines keep their numbers."""
+    source = mutants[0].instruction.span.source
+    text = source.text
+    for m in sorted(mutants, key=lambda m: -m.instruction.span.start):
+        span = m.instruction.span
+        lines = "\n" * max(0, span.text.count("\n") - m.statement.count("\n"))
+        text = text[: span.start] + m.statement + lines + text[span.end :]
+    return Source(source.name, text)
 
 
 class _Site:
@@ -113,10 +121,15 @@ class _Site:
         return self.function.labels[target.name] < self.function.body.index(self.ins)
 
 
-def _order(s: _Site) -> Edits:
-    e = s.effects
+def _orders(e: Effects) -> bool:
+    """Whether an instruction is there for order: a barrier, a fence, a wait or a commit."""
     orders = e.ends in (Ends.BARRIER, Ends.WAIT) or e.step in (Step.WAIT, Step.FENCE, Step.COMMIT) or e.orders is not Orders.NONE
-    if e.holds or e.frees or not (orders or (e.counted_as == "barrier" and e.memory is MemoryEffect.NONE)):
+    orders = orders or (e.counted_as == "barrier" and e.memory is MemoryEffect.NONE)
+    return orders and not (e.holds or e.frees or e.resizes)
+
+
+def _order(s: _Site) -> Edits:
+    if not _orders(s.effects):
         return
     answers = [o for o in s.results if isinstance(o, Reg) and o.type == "pred"]
     if len(answers) == len(s.results):
@@ -278,6 +291,20 @@ def mutants(functions: Iterable[Function]) -> list[Mutant]:
                 of_kinds[kind] += (Mutant(kind, words, function.name, ins, new) for words, new in edits(site))
     turns = zip_longest(*map(_spread, of_kinds.values()))
     return [mutant for turn in turns for mutant in turn if mutant is not None]
+
+
+def without_order(functions: Iterable[Function]) -> list[Mutant]:
+    """A mutant for each barrier, fence, wait and commit of a kernel, in the order of the text. A barrier that also gives a value
+    (bar.red) is not changed.
+    """
+    found: list[Mutant] = []
+    for function in functions:
+        for ins in filter(lambda ins: _orders(ins.effects), function.instructions):
+            site = _Site(function, ins, frozenset())
+            asks = ins.effects.ends is Ends.WAIT or not site.results
+            edits = _order(site) if asks else [(f"{ins.mnemonic} is missing", ins.span.text)]
+            found += (Mutant("order", words, function.name, ins, new) for words, new in edits)
+    return sorted(found, key=lambda m: m.instruction.span.start)
 
 
 def _spread(found: Sequence[Mutant]) -> list[Mutant]:

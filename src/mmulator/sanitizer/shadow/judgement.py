@@ -243,7 +243,11 @@ def conflict(a: ptr_to(rec.Actor), r: ptr_to(rec.Record), lane: u32, lanes: u32,
         before = stack(u64, 2)
         before[0] = 0
         before[1] = 0
-        if peek(a.w, a.lane, a.at, a.bytes, cast_ptr(u8, before)) == a.bytes:
+        cells = u32(0)  # that both access: in the actor's others nothing conflicts with this record
+        for n in range(a.run_cells):
+            cells = cells + u32(cells == n and a.run[n] == a.run[0])
+        part = cells << a.granule
+        if peek(a.w, a.lane, a.run_at, u64(part), cast_ptr(u8, before)) == u64(part):
             if s.doubt_count < rec.DOUBTS:
                 d = s.doubts + s.doubt_count
                 s.doubt_count = s.doubt_count + 1
@@ -256,6 +260,8 @@ def conflict(a: ptr_to(rec.Actor), r: ptr_to(rec.Record), lane: u32, lanes: u32,
                 d.site = a.site
                 d.lanes = a.lanes
                 d.at = a.at
+                d.from_ = a.run_at
+                d.part = part
                 d.other_site = r.site
                 d.other_cta = r.cta
                 d.other_warp = r.warp
@@ -291,7 +297,7 @@ def settle_doubts(s: ptr_to(rec.Races)) -> None:
         d = s.doubts + i
         now[0] = 0
         now[1] = 0
-        peek(d.w, d.lane, d.at, u64(d.bytes), cast_ptr(u8, now))
+        peek(d.w, d.lane, d.from_, u64(d.part), cast_ptr(u8, now))
         if now[0] != d.before[0] or now[1] != d.before[1]:
             tell_race(d.w, d.rule, d.site, d.lanes, d.at, d.bytes, d.other_site, d.other_cta, d.other_warp, d.other_lanes, d.word)
         else:

@@ -121,7 +121,7 @@ DOUBTS = 64
 PendingWrite = Struct("PendingWrite", [
     ("w", ptr_to(Warp)), ("lane", u32), ("bytes", u32), ("rule", u32), ("site", u32), ("lanes", u32), ("at", u64),
     ("other_site", u32), ("other_cta", u32), ("other_warp", u32), ("other_lanes", u32), ("over", u32), ("word", u64),
-    ("before", u64, 2),
+    ("before", u64, 2), ("from_", u64), ("part", u32),
 ])  # fmt: skip
 
 # The shadow of a resident cluster. stride: sheets of a CTA. pattern_mask: number of patterns - 1. order: semantics and scope of
@@ -157,6 +157,7 @@ Actor = Struct("Actor", [
     ("seen_fenced", u32), ("told", u32), ("fine", u32), ("reread", u32), ("noted", u32),
     ("pattern", u32), ("alike", u32), ("unlike", u32), ("unlike_pattern", u32), ("unlike_at", u64),
     ("at", u64), ("bytes", u64), ("met", ptr), ("rows", u32), ("kept", u32), ("past", u32),
+    ("run", ptr_to(u64)), ("run_at", u64), ("run_cells", u32), ("granule", u32),
 ])  # fmt: skip
 
 MET = 48

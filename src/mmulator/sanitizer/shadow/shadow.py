@@ -55,8 +55,9 @@ def cells_of(number: Any, granule: Any) -> Any:
 
 # cells ----------------------------------------------------------------------------------------------------------------
 @native(inline=True)
-def visit(a: ptr_to(rec.Actor), cells: ptr_to(u64), count: u32) -> None:
-    """Check and record the actor's access to the bytes of these cells."""
+def visit(a: ptr_to(rec.Actor), cells: ptr_to(u64), count: u32, granule: u32, at: u64) -> None:
+    """Check and record the actor's access to the bytes of these cells. granule: of the cells. at: the address of the first."""
+    a.granule = granule
     writes = a.flags & rec.WRITE
     before = u64(0)
     after = u64(0)
@@ -71,6 +72,9 @@ def visit(a: ptr_to(rec.Actor), cells: ptr_to(u64), count: u32) -> None:
         a.kept = 0
         if number != 0 and number != a.fine:
             a.reread = was_read(a.store, readers)
+            a.run = cells + i
+            a.run_at = at + u64(i << granule)
+            a.run_cells = count - i
             check_access(a, last, 1)
         new = cell
         if writes != 0:
@@ -136,13 +140,15 @@ def granule_of(cells: ptr_to(u64), sheets: ptr_to(u32), number: u64, place: u32,
 
 
 @native(inline=True)
-def touch_piece(a: ptr_to(rec.Actor), cells: ptr_to(u64), sheets: ptr_to(u32), number: u64, place: u32, bytes: u32) -> None:
-    """Check and record an access to bytes of one sheet, from a place in it on."""
+def touch_piece(
+    a: ptr_to(rec.Actor), cells: ptr_to(u64), sheets: ptr_to(u32), number: u64, place: u32, bytes: u32, at: u64
+) -> None:
+    """Check and record an access to bytes of one sheet, from a place in it on. at: their address."""
     granule = sheets[number] - 1
     keep_order("acquire")
     if granule != COARSEST or ((place | bytes) & ((1 << COARSEST) - 1)) != 0:
         granule = granule_of(cells, sheets, number, place, bytes, a.store.foreign)
-    visit(a, cells + cells_of(number, granule) + (place >> granule), bytes >> granule)
+    visit(a, cells + cells_of(number, granule) + (place >> granule), bytes >> granule, granule, at)
 
 
 @native
@@ -209,7 +215,7 @@ def touch(a: ptr_to(rec.Actor), at: u64, bytes: u64) -> None:
         number = place >> SHEET_BITS
         inside = u32(place) & (SHEET - 1)
         count = minimum(left, u64(SHEET - inside))
-        touch_piece(a, cells, sheets, number, inside, u32(count))
+        touch_piece(a, cells, sheets, number, inside, u32(count), at + (bytes - left))
         place = place + count
         left = left - count
 

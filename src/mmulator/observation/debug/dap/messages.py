@@ -25,8 +25,8 @@ TYPES = {
     "INSTRUCTION": f"instructionReference:text offset?:int {_CONDITIONS}",
     "DATA": f"dataId:text accessType?:read|write|readWrite {_CONDITIONS}",
     "FILTER": "filterId:text condition?:text",
-    "LAUNCH": "program:text args?:[text] cwd?:text env?:{text or null} device?:text seed?:int sanitize?:bool stopOnEntry?:bool "
-              "stopAtEnd?:bool kernel?:text noDebug?:bool",  # all but noDebug are this adapter's own
+    "LAUNCH": "program:text args?:[text] cwd?:text env?:{text or null} device?:text seed?:int order?:int sanitize?:bool "
+              "stopOnEntry?:bool stopAtEnd?:bool kernel?:text noDebug?:bool",  # all but noDebug are this adapter's own
 }  # fmt: skip
 # request -> members of its arguments, by who answers: the adapter's own process, or the program's
 OWN = {

@@ -28,6 +28,7 @@ _ABOUT = {
     "env": "Variables of its environment; null removes one.",
     "device": "The chip that it finds: H100, sm_90.",
     "seed": "Seed of the scheduler's choices.",
+    "order": "Seed of the order in which blocks begin.",
     "sanitize": "Look for undefined behaviour.",
     "stopOnEntry": "Stop before the first instruction of the first launch.",
     "stopAtEnd": "Stop when a launch is over, to go back from there.",

@@ -11,7 +11,7 @@ import numpy as np
 
 from mmulator.base.findings import Finding
 from mmulator.base.rules import Severity
-from mmulator.ptx.program.choices import choices, relied_on
+from mmulator.ptx.program.choices import choices, every, relied_on
 from mmulator.ptx.program.contents import contents_matter
 from mmulator.ptx.tree import Instruction
 from mmulator.runtime.launch.grid import Grid
@@ -80,12 +80,14 @@ class OpenPoint:
 @dataclass(frozen=True)
 class Evidence:
     """findings: of every severity. reasons: why another schedule may do something else. rests_on: what is taken for granted.
-    contents: whether what was executed depends on the contents of the buffers."""
+    contents: whether what was executed depends on the contents of the buffers. executed: where instructions of executed blocks
+    begin in the text."""
 
     findings: tuple[Finding, ...]
     reasons: tuple[OpenPoint, ...]
     rests_on: tuple[str, ...]
     contents: bool = True
+    executed: frozenset[int] = frozenset()
 
 
 def _at(ins: Instruction, why: str) -> OpenPoint:
@@ -111,7 +113,9 @@ def evidence(grid: Grid, work: Work, findings: tuple[Finding, ...], doubts: np.n
         reasons.append(OpenPoint("a store leads to memory that the text does not name: earlier reads of it were not recorded"))
     kept = [*(KEPT[f.rule] for f in findings if f.rule in KEPT), *(HARMLESS[kind] for kind in kinds if kind in HARMLESS)]
     contents = contents_matter(grid.kernel.program, executed) or any(kind in VALUES for kind in kinds)
-    return Evidence(findings, tuple(dict.fromkeys(reasons)), tuple(dict.fromkeys([*kept, *relied_on(executed)])), contents)
+    rests_on = tuple(dict.fromkeys([*kept, *relied_on(executed)]))
+    starts = frozenset(ins.span.start for block in executed for ins in every(block))
+    return Evidence(findings, tuple(dict.fromkeys(reasons)), rests_on, contents, starts)
 
 
 def _of_findings(findings: Iterable[Finding]) -> Iterator[OpenPoint]:
