@@ -65,7 +65,8 @@ SUMMED = {  # gradients of softmax, which precision.py sums in f64
 }  # fmt: skip
 STEPPED = {  # doors/torch/steps.py computes these, or the rsqrt in them or in their gradients, as CUDA does (test_torch_steps.py)
     "addcmul", "addcdiv", "nn.functional.hardswish", "nn.functional.hardsigmoid", "rsqrt", "nn.functional.rms_norm",
-    "acos", "acosh", "asin", "asinh",
+    "logaddexp", "nn.functional.linear_cross_entropy.chunked_none", "nn.functional.soft_margin_loss", "exp", "sigmoid", "silu",
+    "sqrt", "acos", "acosh", "asin", "asinh",
 }  # fmt: skip
 KNOWN = DRAWN | POISONED | OWN_FORMULA | SUMMED | STEPPED
 REFUSED = {

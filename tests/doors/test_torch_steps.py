@@ -8,6 +8,7 @@ import pytest
 
 from tests.support import forks
 from tests.support.places import DATA, ROOT
+from tests.support.schemas import checked
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -27,6 +28,39 @@ def test_operators_have_the_bits_of_an_h100() -> None:
     known = [(kind, name) for kind, of in wanted.items() for name in of]
     assert [f"{kind} {name}" for kind, name in known if found[kind][name] != wanted[kind][name]] == []
     assert len(known) > 150
+
+
+def test_f32_f64_and_scaled_products_have_the_bits_of_an_h200() -> None:
+    """And exp, sigmoid, silu and sqrt. The file has what torch 2.11 (CUDA 13.0) computed on an NVIDIA H200."""
+    wanted, found = json.loads((DATA / "torch_orders_sm_90.json").read_text()), digests("torch_orders.py")
+    assert found.keys() == wanted.keys() and len(wanted) > 30
+    assert [name for name in wanted if found[name] != wanted[name]] == []
+
+
+COUNTED = """
+import torch
+def rand(*shape): return torch.rand(shape).cuda()
+x, y = rand(16, 8).half(), rand(8, 16).half()
+x @ y
+rand(5, 7) @ rand(7, 5)
+rand(5, 7) @ rand(7)
+torch.tanh(rand(3))
+"""
+
+
+def test_products_are_counted_by_whether_their_order_is_known(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    (tmp_path / "train.py").write_text(COUNTED)
+    done = forks.run(["-m", "mmulator", "exec", "train.py"], tmp_path)
+    last = done.stderr.strip().splitlines()[-1]
+    counts = "mmulator: 3 products: 1 in the library's order, 2 not known"
+    assert last.startswith(f"{counts} (first at train.py:6: rand(5, 7) @ rand(7, 5)), whose last bits")
+    assert last.endswith("1 f32 mv, 1 f32 nn mm not aligned; nor those of tanh float32")
+    told = json.loads(forks.run(["-m", "mmulator", "exec", "--json", "train.py"], tmp_path).stdout)
+    assert checked(told) == "exec" and told["ok"]
+    assert [told["products"][name] for name in ("products", "known", "not_known")] == [3, 1, 2]
+    assert told["products"]["kinds"][0] == {"kind": "f16 nn mm", "known": 1, "not_known": 0}
+    assert [one["operator"] for one in told["products"]["operators"]] == ["tanh float32"]
 
 
 def test_products_have_the_bits_of_an_h200() -> None:

@@ -79,6 +79,7 @@ ELSEWHERE = {  # documents that other tests have a reason to make
     "debug": "debug/test_terminal.py", "explore": "explore/test_server.py", "explore-export": "explore/test_server.py",
     "conformance": "conformance/test_conformance.py", "mutate": "strictness/test_pytest_mutate.py",
     "compare-builds": "builds/test_builds.py",
+    "library": "conformance/test_library.py",
 }  # fmt: skip
 PTX = stored("turn")
 PROGRAM = """import numpy as np

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 def conformance(
     rows: Annotated[Given, RowsOf("conformance")],
     gpu: Annotated[bool, Option("Compare with the NVIDIA GPU of this machine.")] = False,
+    library: Annotated[
+        bool, Option("With --gpu: compare torch's products with the known orders of cuBLAS's sums. --cases: products, 1000.")
+    ] = False,
     vectors: Annotated[Path | None, Option("Folder of vectors to replay. Default: that of the repository.", "DIR")] = None,
     filter: Annotated[str, Option("Only forms (and edges) that this regular expression finds.", "REGEX")] = "",
     cases: Annotated[
@@ -46,9 +49,17 @@ def conformance(
         mmulator conformance --filter wgmma.*f16
         mmulator conformance --gpu --cases 10000 --report conformance.html
         mmulator conformance --seconds 600
+        mmulator conformance --library --gpu --seconds 300
 
     The exit code is 0 only if everything was compared that --filter and --seconds ask for, and no bit differs.
     """
+    if library:
+        exclude({"--library": True, "--filter": filter or None}, "products have no forms")
+        others = {"--report": report, "--capture": capture, "--resume": resume, "--dask": rows.dask, "--vectors": vectors}
+        for name, value in others.items():
+            exclude({"--library": True, name: value or None}, "--json writes what was compared")
+        _library(gpu, 1 if rows.seed is None else rows.seed, cases, seconds, rows.json)
+        return
     from mmulator.evaluation.conformance import report as reports
     from mmulator.evaluation.conformance.run import RunSettings
     from mmulator.evaluation.spread.hosts import cluster_at
@@ -82,6 +93,28 @@ def conformance(
     if any(not o.complete for _, o in outcomes):
         sys.exit(130)
     if not all(o.ok for _, o in outcomes):
+        sys.exit(1)
+
+
+def _library(gpu: bool, seed: int, cases: int | None, seconds: float | None, as_json: bool) -> None:
+    """Compare products of torch on the GPU, and end with 1 if bits differ that are called known."""
+    from mmulator.evaluation.conformance.library import lines, run
+
+    if not gpu:
+        raise MmulatorError("--library compares with a GPU", hint="add --gpu, on a machine that has one")
+    with Progress(as_json, count=True) as progress:
+        count = cases or (0 if seconds else 1000)
+        outcome = run(seed, count, seconds or 0.0, lambda done, total: progress.update("products", done, max(total, done)))
+    if as_json:
+        print_json("library", outcome.as_dict())
+    else:
+        first, *rest = lines(outcome)
+        print_heading(first)
+        print("\n".join(rest))
+    if not outcome.complete:
+        print(f"interrupted after {outcome.totals[0]:,} products", file=sys.stderr)
+        sys.exit(130)
+    if outcome.differences:
         sys.exit(1)
 
 

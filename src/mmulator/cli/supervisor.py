@@ -23,6 +23,7 @@ from mmulator.cli.output import print_json
 from mmulator.cli.program import command
 from mmulator.host.certificate import CERTIFIED, COUNTEREXAMPLE, VERDICTS, weakest
 from mmulator.host.driver.findings import Row, read
+from mmulator.host.driver.products import merged
 from mmulator.observation.record.launches import profiles, replay, traces
 from mmulator.sanitizer.sarif import Baseline, log
 
@@ -90,6 +91,7 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
             "known": sum(r.get("baselineState") == "unchanged" for r in results), "refused": refused,
             "findings": [f | {"kernel": row["kernel"], "group": n} for n, row in groups for f in row["findings"]],
             **({"certificates": certificates(gathered.certificates)} if gathered.certificates else {}),
+            **({"products": merged(gathered.products)} if gathered.products else {}),
             **({"profiles": profiled} if profiled else {}), **({"why": explained} if explained else {}),
             **({"next": after} if after else {}),
         })  # fmt: skip

@@ -6,16 +6,15 @@ from typing import Any
 VERSIONS: dict[str, tuple[int, int]] = dict.fromkeys((
     "report", "findings", "why", "cause", "profile", "judge", "mutate", "same",  # a launch, and what is known of it
     "compare-builds",
-    "run", "exec", "check", "profiles", "conformance", "debug",  # commands that run kernels or read them
+    "run", "exec", "check", "profiles", "conformance", "library", "debug",  # commands that run kernels or read them
     "list", "devices", "explain", "topic", "rules", "rule", "compare",  # instructions
     "layout", "layout-element", "layout-cute", "descriptor", "instruction-descriptor",
     "tensormap", "tensormap-check", "tensormap-box",
     "sparse-check", "sparse-file", "sparse-lanes", "sparse-word",
     "explore", "explore-export", "doctor", "cache", "cache-clear", "schemas", "error",
-), (1, 0)) | {"cause": (1, 2)} | dict.fromkeys(("findings", "check", "run"), (2, 0)) | dict.fromkeys(
+), (1, 0)) | {"cause": (1, 2), "why": (1, 1)} | dict.fromkeys(("findings", "check", "run"), (2, 0)) | dict.fromkeys(
     ("report", "judge", "exec", "error"), (2, 1)
 )
-
 
 
 def named(name: str) -> str:

@@ -181,11 +181,15 @@ RUN = record(
     )),
     watched=optional(many(record("text: argument", "wholes: index", "whole: stores"))), gpu=optional(_GPU),
 )  # fmt: skip
+_PRODUCTS = record(
+    "whole: products known not_known", "text: first", kinds=many(record("text: kind", "whole: known not_known")),
+    operators=many(record("text: operator why", "whole: calls")),
+)  # fmt: skip
 EXEC = record(
     "flag: ok", "whole: exit_code sanitized_launches known", kernels=_KERNEL_RUNS, findings=many(_FINDING),
     refused=optional(many(record("text: why", "whole: launches calls", "flag: handled"))),
     profiles=optional(many(PROFILE)), next=optional(TEXT), certificates=optional(_CERTIFICATES),
-    why=optional(many(record("text: asked said kernel", answer=or_none(CAUSE)))),
+    why=optional(many(record("text: asked said kernel", answer=or_none(CAUSE)))), products=optional(_PRODUCTS),
 )  # fmt: skip
 _STOP = record(
     "text: reason kernel text", "whole: step launch block warp lane lanes site", ptx_line=or_none(WHOLE), file=or_none(TEXT),
@@ -284,6 +288,11 @@ DOCUMENTS: dict[str, Shape] = {
         forms=many(by_name(ANY)), observations=many(record("text: probe question error", answer=by_name(WHOLE))),
         not_on_this_gpu=ANY,
     ))),
+    "library": record(
+        "flag: ok", "whole: seed cases known different", "text: mmulator date gpu device torch cuda", seconds=NUMBER,
+        shares=by_name(NUMBER), kinds=many(record("text: kind", "whole: cases known different")),
+        differences=many(record("text: type call layout kind", "whole: number m n k batch elements different", "flag: cancels")),
+    ),
     "debug": record("text: command", "texts: output", error=optional(TEXT), stop=optional(_STOP)),
     "list": record("flag: ok", "whole: forms", groups=many(_GROUP)),
     "devices": record("flag: ok", devices=many(_DEVICE)),

@@ -176,6 +176,7 @@ def matmul(p: Call) -> StreamWork:
         return float(np.frombuffer(get_bytes(host(address, 4), 4), np.float32)[0]) if address else 1.0
 
     def do() -> None:
+        every, kind = True, ""
         for number in range(layouts[3].batch):
             a, b, c, d = (_matrix(layout, at, number) for layout, at in zip(layouts, (p.a, p.b, p.c, p.d)))
             gemm = LibraryGemm(a, b, c, d, of.a_turned, of.b_turned, of.sums, layouts[3].batch)
@@ -190,7 +191,9 @@ def matmul(p: Call) -> StreamWork:
             if limit := _LARGEST.get(np.dtype(d.dtype).name):  # conversions to FP8 saturate
                 values = np.clip(values * factor(of.d_scale), -limit, limit)
             d.put(values)
-            say(known, d.dtype)
+            every, kind = every and known, gemm.of.kind
+        if kind:
+            say(every, kind)
 
     return p.work(do)
 

@@ -1,8 +1,7 @@
 """Matrices and vectors in device memory as NumPy's arrays, and products of them.
 
-A product of two f16 or bf16 matrices whose order of sums in the library is known is added up in it
-(matrix/instruction/cublas.py), and products of integers are exact. All others are NumPy's, in the library's type of sums: their
-last bits may be others.
+A product whose order of sums in the library is known is added up in it (matrix/instruction/cublas.py), and products of integers
+are exact. All others are NumPy's, in the library's type of sums: their last bits may be others. Both are counted for the report.
 """
 
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from mmulator.doors.libcuda import memory
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import state
-from mmulator.host.driver.findings import note
+from mmulator.host.driver.products import products
 from mmulator.host.driver.streams import ordering
 from mmulator.matrix.instruction.cublas import LibraryProduct, chain, finished, is_chain, rounded
 from mmulator.runtime.launch.arena import bytes_at
@@ -24,13 +23,17 @@ from mmulator.runtime.launch.arena import bytes_at
 NORMAL, CONJUGATED = 0, 2  # cublasOperation_t; 1: transposed
 LOWER, UPPER, FULL = 0, 1, 2  # cublasFillMode_t
 LEFT, RIGHT = 0, 1  # cublasSideMode_t
-_HALVES = {np.dtype(np.float16): "f16", np.dtype(ml_dtypes.bfloat16): "bf16"}
+_TYPES: dict[Any, str] = {
+    np.dtype(np.float16): "f16", np.dtype(ml_dtypes.bfloat16): "bf16", np.dtype(np.float32): "f32", np.dtype(np.float64): "f64",
+}  # fmt: skip
 # cublasComputeType_t -> the type of sums, without the pedantic ones, which are one more; complex matrices have complex sums
 SUMS: dict[int, Any] = {
     64: np.float16, 65: np.float16, 68: np.float32, 69: np.float32, 74: np.float32, 75: np.float32, 77: np.float32,
     78: np.float32, 70: np.float64, 71: np.float64, 72: np.int32, 73: np.int32,
 }  # fmt: skip
-F32 = 68
+# and of which the order may be known, by the type of the matrices; f32 with sums of 77 is multiplied as tf32
+_KNOWN = {("f16", 68), ("bf16", 68), ("f32", 68), ("f64", 70), ("f32", 77)}
+_AS_TF32 = 77
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,8 @@ class LibraryGemm:
     a, b, c: the matrices; d: where the result goes.
     a_turned, b_turned: cublasOperation_t of A and B.
     sums: cublasComputeType_t.
-    batch: products that one call has.
+    batch: products that one call has; this is one of them.
+    call: of LibraryProduct.
     """
 
     a: DeviceMatrix
@@ -131,19 +135,27 @@ class LibraryGemm:
     b_turned: int
     sums: int
     batch: int = 1
+    call: str = ""
 
-    def product(self) -> tuple[Any, bool]:
-        """(the sums [m, n] in their type, whether a chip's order is known to be this one)."""
+    @property
+    def of(self) -> LibraryProduct:
+        """The product by rows: a matrix by columns is its transpose."""
+        types = [_TYPES.get(np.dtype(x.dtype), str(np.dtype(x.dtype))) for x in (self.a, self.b, self.d)]
+        one = types[0] if len(set(types)) == 1 else " by ".join(types[:2]) + f" to {types[2]}"
+        known = one if (one, self.sums) in _KNOWN else f"{one} with sums {self.sums}"
+        layout = "".join("n" if t == NORMAL else "t" for t in (self.b_turned, self.a_turned))
+        m, k = (self.a.rows, self.a.columns) if self.a_turned == NORMAL else (self.a.columns, self.a.rows)
+        aligned = all(x.aligned for x in (self.a, self.b, self.d))
+        type = "tf32" if known == "f32" and self.sums == _AS_TF32 else known
+        return LibraryProduct(self.d.columns, m, k, self.batch, type, aligned, layout, self.call)
+
+    def product(self, plain: bool) -> tuple[Any, bool]:
+        """(the sums [m, n] in their type, whether a chip's order is known to be this one). plain: whether C is not added."""
         a, b = turned(self.a.array(), self.a_turned), turned(self.b.array(), self.b_turned)
-        form = _HALVES.get(a.dtype, "")
-        wanted = SUMS[self.sums]
-        if form and a.dtype == b.dtype == np.dtype(self.d.dtype) and self.sums == F32:
-            aligned = all(x.aligned for x in (self.a, self.b, self.d))
-            device = state().driver.device.name
-            # a matrix by columns is its transpose by rows
-            if is_chain(LibraryProduct(b.shape[1], a.shape[0], a.shape[1], self.batch, form, aligned), device):
-                raw = chain(form, device, b.T.view(np.uint16), a.T.view(np.uint16))
-                return np.ascontiguousarray(raw).view(np.float32).T, True
+        wanted, of, device = SUMS[self.sums], self.of, state().driver.device.name
+        if (plain or a.dtype.itemsize == 2) and is_chain(of, device):
+            raw = np.dtype(f"u{a.dtype.itemsize}")
+            return np.ascontiguousarray(chain(of.type, device, b.T.view(raw), a.T.view(raw))).T, True
         if np.dtype(wanted).kind == "i":
             return (a.astype(np.int64) @ b.astype(np.int64)).astype(np.int32), True  # exact, modulo 2^32
         if a.dtype.kind == "c":
@@ -154,9 +166,9 @@ class LibraryGemm:
 
     def result(self, alpha: Any, beta: Any, bias: Any = None, relu: bool = False) -> tuple[Any, bool]:
         """(relu(alpha A B + beta C + bias) before it is rounded, whether it is known to have the library's bits)."""
-        values, known = self.product()
+        values, known = self.product(beta == 0 and bias is None and not relu)
         c = self.c.array() if beta != 0 else None
-        if known and values.dtype == np.float32:
+        if known and values.dtype.kind == "f":
             return finished(values, alpha, beta, c, self.d.dtype, bias, relu), True
         with np.errstate(all="ignore"):
             if alpha != 1:
@@ -166,18 +178,21 @@ class LibraryGemm:
             values = values if bias is None else values + bias.astype(values.dtype)
             return np.where(values > 0, values, np.zeros((), values.dtype)) if relu else values, known
 
-    def run(self, alpha: Any, beta: Any) -> None:
-        """Multiply, and write the result."""
+    def run(self, alpha: Any, beta: Any) -> bool:
+        """Multiply, and write the result; whether it is known to have the library's bits."""
         values, known = self.result(alpha, beta)
         self.d.put(values)
-        say(known, self.d.dtype)
+        return known
 
 
-def say(known: bool, dtype: Any) -> None:
-    """Say once for each type that products are not added up in the library's order."""
-    if not known:
-        note(f"cuBLAS: it is not known in which order the library adds up some products of {np.dtype(dtype).name} here: "
-             "their last bits may differ from a GPU's")  # fmt: skip
+def say(known: bool, kind: str) -> None:
+    """Count a call for the report."""
+    products().count(kind, known)
+
+
+def say_other(dtype: Any) -> None:
+    """Count a call of a function that is no product of two full matrices: the library's order is not known."""
+    say(False, f"{_TYPES.get(np.dtype(dtype), str(np.dtype(dtype)))} other function")
 
 
 def sizes(*values: int) -> None:

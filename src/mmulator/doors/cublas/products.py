@@ -5,7 +5,20 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.doors.cublas.matrices import FULL, LEFT, LOWER, NORMAL, SUMS, DeviceMatrix, LibraryGemm, say, sizes, turned, vector
+from mmulator.doors.cublas.matrices import (
+    FULL,
+    LEFT,
+    LOWER,
+    NORMAL,
+    SUMS,
+    DeviceMatrix,
+    LibraryGemm,
+    say,
+    say_other,
+    sizes,
+    turned,
+    vector,
+)
 from mmulator.doors.cublas.routines import real, solved, type_of, whole
 from mmulator.doors.cublas.rows import Call, LibraryHandle, StreamWork, host, routine
 from mmulator.doors.libcuda.abi import Refused, get_bytes, unsupported
@@ -43,6 +56,7 @@ def _gemm(p: Call) -> StreamWork | None:
         return None
     scale = types[2] if np.dtype(types[2]).kind == "c" else SUMS[sums]
     by, plus = p.number("alpha", scale), p.number("beta", scale)
+    call = "bmm" if hasattr(p, "a_next") else "mm" if not hasattr(p, "batch") else ""
     starts, nexts = (p.a, p.b, p.c), (p.a_next, p.b_next, p.c_next) if hasattr(p, "a_next") else None
 
     def place(which: int, number: int) -> int:
@@ -53,9 +67,12 @@ def _gemm(p: Call) -> StreamWork | None:
         return int.from_bytes(get_bytes(host(starts[which] + 8 * number, 8), 8), "little")
 
     def do() -> None:
+        known, kind = True, ""
         for number in range(batch):
             a, b, c = (DeviceMatrix(place(n, number), types[n], *shapes[n], step) for n, step in enumerate((p.lda, p.ldb, p.ldc)))
-            LibraryGemm(a, b, c, c, p.ta, p.tb, sums, batch).run(by(), plus())
+            gemm = LibraryGemm(a, b, c, c, p.ta, p.tb, sums, batch, call)
+            known, kind = gemm.run(by(), plus()) and known, gemm.of.kind
+        say(known, kind)
 
     return p.work(do)
 
@@ -81,7 +98,7 @@ def _put(to: DeviceMatrix, values: Any, beta: Any, fill: int = FULL) -> None:
         written = np.tri(*old.shape) > 0
         new = np.where(written if fill == LOWER else written.T, new, old)
     to.put(new)
-    say(False, to.dtype)
+    say_other(to.dtype)
 
 
 def _symmetric_product(name: str, types: str, conjugated: bool) -> None:
@@ -150,7 +167,7 @@ def _triangular(name: str, arguments: str, combine: Callable[[Any, Any], Any]) -
             a = turned(whole(DeviceMatrix(p.a, p.dtype, order, order, p.lda).array(), p.fill, unit=bool(p.unit)), p.ta)
             b = source.array() * by()
             to.put(combine(a, b) if p.side == LEFT else combine(a.T, b.T).T)
-            say(False, p.dtype)
+            say_other(p.dtype)
 
         return p.work(do)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.doors.cublas.matrices import LOWER, DeviceMatrix, say, sizes, turned, vector
+from mmulator.doors.cublas.matrices import LOWER, DeviceMatrix, say_other, sizes, turned, vector
 from mmulator.doors.cublas.rows import (
     ROWS,
     STATUSES,
@@ -284,7 +284,7 @@ def _times_vector(p: Call, read: Callable[[], Any]) -> StreamWork:
         sums = a @ vector(p.x, p.dtype, a.shape[1], p.x_step)[1] * by() if a.shape[1] else np.zeros(len(a), p.dtype)
         to[:] = sums + plus() * to if plus() != 0 else sums
         place.wrote()
-        say(False, p.dtype)
+        say_other(p.dtype)
 
     return p.work(do)
 

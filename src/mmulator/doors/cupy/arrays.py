@@ -218,8 +218,8 @@ _SAME = (
     *("byteswap", "choose", "compress", "conj", "conjugate", "put", "searchsorted"),
 )  # fmt: skip
 _PLAIN = ("dtype", "ndim", "size", "itemsize", "nbytes", "strides", "flags", "item", "tolist", "tobytes")
-_REFUSED = ("dot", "mean", "var", "std", "sort", "argsort", "partition", "trace", "round", "dump", "ptp", "__matmul__", "__pow__",
-            "__rpow__", "__divmod__")  # fmt: skip
+_REFUSED = ("mean", "var", "std", "sort", "argsort", "partition", "trace", "round", "dump", "ptp", "__pow__", "__rpow__",
+            "__divmod__")  # fmt: skip
 for _name in _SAME:
     setattr(ndarray, _name, _method(_name))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.doors.cupy import arrays, device, elementwise, kernels
+from mmulator.doors.cupy import arrays, device, elementwise, kernels, products
 from mmulator.doors.cupy.arrays import EXACT, INTEGERS_ONLY, check_numbers, ndarray, unwrap, wrap
 
 # Functions of NumPy that only make, move, compare and choose.
@@ -41,7 +41,7 @@ def install() -> None:
         "ndarray": ndarray, "array": array, "asarray": asarray, "asanyarray": asarray, "asnumpy": asnumpy, "empty": empty,
         "empty_like": empty_like, "RawKernel": kernels.RawKernel, "RawModule": kernels.RawModule,
         "ElementwiseKernel": elementwise.ElementwiseKernel, "get_array_module": get_array_module, "is_available": lambda: True,
-        "abs": _numpy("absolute"),
+        "abs": _numpy("absolute"), "matmul": products.matmul, "dot": products.dot,
     })  # fmt: skip
     _put(cupy.random, {name: _random(name) for name in RANDOM})
     _put(cupy.cuda, {

@@ -47,6 +47,7 @@ def _open() -> list[Any]:
         cuda,
         cuda_graphs,
         dispatch,
+        elementary,
         hooks,
         kernels,
         memory,
@@ -68,6 +69,7 @@ def _open() -> list[Any]:
     hooks.answer(guard, objects.memory.answers)
     dispatch.recorded, dispatch.uses = cuda_graphs.recorded, uses
     special = {**kernels.SPECIAL, **precision.kernels(), **products.kernels(), **steps.kernels(), **retyped.kernels()}
+    special |= elementary.counted(special)
     kept = dispatch.register(special, attention.COMPOSED)
     vars(torch._C).update(attention.functions())
     kept += [*collectives.register(), *sparse.register()]

@@ -1,60 +1,43 @@
-"""Products of f16 and bf16 with the bits of cuBLAS, where the order of its sums is known; others are the CPU's."""
+"""Products with the bits of cuBLAS, where the order of its sums is known; others are the CPU's. The report counts both."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 import torch
 
-from mmulator.doors.torch import dispatch
+from mmulator.doors.launch_site import line_of_launch
+from mmulator.doors.torch import dispatch, orders
 from mmulator.doors.torch.kernels import hosted, kernel
 from mmulator.host.driver import current
-from mmulator.matrix.instruction.cublas import ALIGNED, LibraryProduct, chain, finished, is_chain, rounded
+from mmulator.host.driver.products import products
 
-_TYPES = {torch.float16: "f16", torch.bfloat16: "bf16"}
-_NUMPY = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+VECTORS = ("mv", "mv.out", "addmv", "addmv_", "addmv.out", "dot", "dot.out", "vdot", "vdot.out")
 OPERATORS = tuple(name + out for name in ("mm", "bmm", "addmm", "baddbmm") for out in ("", ".out"))
 
 
-def _in_lines(x: torch.Tensor) -> bool:
-    """Whether a matrix, or each of a batch, has contiguous rows or columns that are aligned; of others torch makes copies."""
-    (rows, columns), (down, across) = x.shape[-2:], x.stride()[-2:]
-    if across == 1 and down >= columns:
-        inner, pitch = columns, down
-    elif down == 1 and across >= rows:
-        inner, pitch = rows, across
-    else:
-        return bool(columns % ALIGNED == 0)
-    steps = (inner, pitch, x.storage_offset(), *(x.stride()[:-2] if x.shape[0] > 1 else ()))
-    return all(step % ALIGNED == 0 for step in steps)
+def product(*values: Any, **named: Any) -> Any:
+    """The result of a product of CPU tensors with the library's bits; None where its order is not known. It is counted."""
+    of, made = orders.product(current().device.name, *values, **named)
+    if of is not None:
+        products().count(of.kind, made is not None, line_of_launch)
+    return made
 
 
-def _raw(x: torch.Tensor) -> Any:
-    return x.view(torch.uint16).numpy()
+class CountedOperator(dispatch.Operator):
+    """A product's kernel for tensors of cuda that is the CPU's: no order of it is known."""
 
+    def __init__(self, op: torch._ops.OpOverload) -> None:
+        super().__init__(op)
+        self.plain, self.run = self.run, self.counted
 
-def product(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None = None, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """alpha a b + beta c, of CPU tensors [m, k], [k, n] or batches; None where it is not known how the library adds up."""
-    type, device = _TYPES.get(a.dtype), current().device.name
-    if type is None or b.dtype != a.dtype or not a.numel() or not b.numel():
-        return None
-    if a.dim() != b.dim() or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
-        return None  # an error that torch's own kernel words
-    if c is not None and (c.dtype != a.dtype or c.dim() > a.dim()):
-        return None
-    m, n, k = a.shape[-2], b.shape[-1], b.shape[-2]
-    biased = c is not None and beta == 1 and c.dim() == 1 and c.is_contiguous() and c.shape[0] == n  # cublasLt does it
-    aligned = n % ALIGNED == 0 and _in_lines(a) and _in_lines(b)
-    if not is_chain(LibraryProduct(m, n, k, a.shape[0] if a.dim() == 3 else 1, type, aligned), device):
-        return None
-    sums = chain(type, device, _raw(a), _raw(b)).view(np.float32)
-    other = None if c is None or beta == 0 else c.expand(sums.shape).to(torch.float32).numpy()
-    beta, bias = (0, other) if biased or other is None else (beta, None)
-    made = rounded(finished(sums, alpha, beta, other, _NUMPY[type], bias), _NUMPY[type])
-    return torch.from_numpy(made.view(np.uint16)).view(a.dtype)
+    def counted(self, keys: Any, *values: Any, **named: Any) -> Any:
+        made = self.plain(keys, *values, **named)
+        kind = self.name.partition("::")[2].partition(".")[0].rstrip("_")
+        dtype = next(v.dtype for v in values if isinstance(v, torch.Tensor))
+        products().count(f"{orders.type_name(dtype)} {kind}", False, line_of_launch)
+        return made
 
 
 class LibraryOperator(dispatch.Operator):
@@ -76,9 +59,11 @@ class LibraryOperator(dispatch.Operator):
 
 def kernels() -> dict[str, Callable[..., Any]]:
     """Kernels by the names of operators."""
-    return {f"aten::{name}": dispatch.kernel(f"aten::{name}", LibraryOperator) for name in OPERATORS}
+    made = {f"aten::{name}": dispatch.kernel(f"aten::{name}", LibraryOperator) for name in OPERATORS}
+    return made | {f"aten::{name}": dispatch.kernel(f"aten::{name}", CountedOperator) for name in VECTORS}
 
 
+_SUMMED = (torch.bfloat16, torch.float16, torch.float32)  # types of scaled products whose bits are known
 _TILE, _COLUMNS = 128, 4  # rows and scales of a tile of swizzled scales
 _FOUR = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], dtype=torch.float64)  # of E2M1's codes
 _NEWER = {getattr(torch, name) for name in ("float8_e8m0fnu", "float4_e2m1fn_x2") if hasattr(torch, name)}
@@ -120,7 +105,9 @@ def _factors(scale: Any, rows: int, k: int, swizzled: bool) -> Any:
     return tall.repeat_interleave(block, 1)[:, :k]
 
 
-def _product(a: Any, b: Any, of_a: list[tuple[Any, bool]], of_b: list[tuple[Any, bool]], bias: Any, out: Any) -> Any:
+def _product(
+    a: Any, b: Any, of_a: list[tuple[Any, bool]], of_b: list[tuple[Any, bool]], bias: Any, out: Any, fast: bool
+) -> Any:  # fmt: skip
     """a @ b with scales. of_a, of_b: each a scale and whether it is swizzled; of b those of its transpose, [n, k]."""
     types = {a.dtype, b.dtype, *(scale.dtype for scale, _ in (*of_a, *of_b))}
     least = (10, 0) if types & _NEWER else (8, 9)
@@ -139,7 +126,13 @@ def _product(a: Any, b: Any, of_a: list[tuple[Any, bool]], of_b: list[tuple[Any,
         x = x * _factors(scale, x.size(0), x.size(1), swizzled)
     for scale, swizzled in of_b:
         y = y * _factors(scale, y.size(0), y.size(1), swizzled)
-    found, dtype = x @ y.t(), out or a.dtype
+    known, dtype = None, out or a.dtype
+    if len(of_a) == len(of_b) == 1 and dtype in _SUMMED:
+        known = orders.scaled(current().device.name, a, b, (of_a[0][0], of_b[0][0].t()), fast, bias)
+    products().count(f"{str(a.dtype).removeprefix('torch.')} scaled_mm", known is not None, line_of_launch)
+    if known is not None:
+        return known.to(dtype)
+    found = x @ y.t()
     if bias is not None:
         found = found + bias.double()
     if dtype.itemsize == 1:
@@ -155,7 +148,8 @@ def scaled(
     of_a, of_b = ((s, s.dtype != torch.float32 and s.numel() > 1) for s in (scale_a, scale_b))
     if not of_b[1] and scale_b.dim() == 2:
         of_b = scale_b.t(), False
-    return _product(a, b, [of_a], [of_b] if scale_result is None else [of_b, (scale_result, False)], bias, out_dtype)
+    more = [] if scale_result is None else [(scale_result, False)]
+    return _product(a, b, [of_a], [of_b, *more], bias, out_dtype, use_fast_accum)
 
 
 _run = kernel("_scaled_mm")(hosted(scaled))
@@ -177,7 +171,8 @@ def scaled_by_recipe(
             out.append((scale.t() if turned else scale, n < len(swizzles) and swizzles[n] == 1))
         return out
 
-    return _product(a, b, each(scale_a, swizzle_a, a.size(0)), each(scale_b, swizzle_b, b.size(1)), bias, out_dtype)
+    of_a, of_b = each(scale_a, swizzle_a, a.size(0)), each(scale_b, swizzle_b, b.size(1))
+    return _product(a, b, of_a, of_b, bias, out_dtype, use_fast_accum)
 
 
 if hasattr(torch.ops.aten, "_scaled_mm_v2"):

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from mmulator.doors.torch import dispatch
+from mmulator.doors.torch import dispatch, elementary
 
 _NARROW = frozenset((torch.float16, torch.bfloat16))
 _SINGLE = torch.float32
@@ -162,7 +162,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "rsqrt": inverse_root, "rsqrt_": inverse_root, "hardsigmoid": hardsigmoid, "hardsigmoid_": hardsigmoid,
     "hardswish": hardswish, "hardswish_": hardswish, "addcmul": addcmul, "addcmul_": addcmul,
     "addcdiv": addcdiv, "addcdiv_": addcdiv,
-    **{name: _passing(name, *how) for name, how in PASSING.items()},
+    **elementary.FORMULAS, **{name: _passing(name, *how) for name, how in PASSING.items()},
 }  # fmt: skip
 
 

@@ -220,6 +220,10 @@ class Gathering:
         """Add an answer of --why."""
         self._append([{"explained": answer}])
 
+    def products(self, row: Row) -> None:
+        """Add how many products of a library have its bits (host/driver/products.py)."""
+        self._append([{"products": row}])
+
     def stopped(self) -> None:
         """Note that a launch was stopped for what it had made (errors.NotFinite)."""
         self._append([{"stopped": True}])
@@ -238,6 +242,7 @@ class Gathered:
     explained: answers of --why.
     stopped: whether a launch was stopped for what it had made.
     certificates: of launches.
+    products: of NVIDIA's libraries, by process.
     """
 
     launches: int = 0
@@ -246,6 +251,7 @@ class Gathered:
     explained: list[Row] = field(default_factory=list)
     stopped: bool = False
     certificates: list[Row] = field(default_factory=list)
+    products: list[Row] = field(default_factory=list)
 
 
 def read(path: str | Path) -> Gathered:
@@ -267,5 +273,7 @@ def read(path: str | Path) -> Gathered:
                 gathered.explained.append(row["explained"])
             if "certificate" in row:
                 gathered.certificates.append(row["certificate"])
+            if "products" in row:
+                gathered.products.append(row["products"])
     gathered.found, gathered.refused = [*found.values()], [*refused.values()]
     return gathered

@@ -217,6 +217,7 @@ GROUP = 16  # products that "groups" sums before scaling
 # First device whose tensor cores (or their lowering) take a type, and the last, if any.
 _EXACT: dict[str, tuple[int, int]] = {
     "s8": (72, 121), "u8": (72, 121), "s4": (75, 121), "u4": (75, 121), "b1": (75, 121), "f64": (80, 121),
+    "f32": (70, 121),  # no instruction of matrices: FFMA of one element after the other
 }  # fmt: skip
 
 
@@ -269,7 +270,7 @@ def _exact(key: DotKey, device: str) -> Profile:
     confidence: Confidence = "measured" if device in _HOPPER else "as specified"
     if key.family == "tcgen05":
         confidence = "published" if device == "sm_100" else "inferred"
-    methods: dict[str, Method] = {"f64": "fma", "b1": "bits"}
+    methods: dict[str, Method] = {"f64": "fma", "f32": "fma", "b1": "bits"}
     method: Method = methods.get(key.atype, "integer")
     return Profile(method, confidence, note="products in ascending k" if method == "fma" else "")
 

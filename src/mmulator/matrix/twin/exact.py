@@ -1,9 +1,9 @@
-"""The compiled twin for exact sums and plain chains: integers, single bits, f64.
+"""The compiled twin for exact sums and plain chains: integers, single bits, f64, f32.
 
 One kernel: a register tile of `height` rows by `columns` columns, operands unpacked to lanes of one type, B in blocks of
 columns so that a row k of a block is contiguous. Integers are words, two along k in a lane, whose products one instruction adds
 up. Elements of sparse integers, which select any two of B, are f32 lanes: they multiply exactly while a sum stays below 2**24.
-Bits are packed 32 to a lane; f64 is a chain of fused multiply-adds in the instruction's rounding mode.
+Bits are packed 32 to a lane; f64 is a chain of fused multiply-adds in the instruction's rounding mode; so is f32, of FFMA.
 """
 
 # The kernels are written in the language of codegen.lang: their annotations are machine types.
@@ -52,7 +52,8 @@ UNROLL = 4  # lanes of k: what every instruction has a multiple of
 
 @dataclass(frozen=True)
 class Exact(Parts):
-    """The parameters of a kernel. lane: type of the factors. per: elements in one lane (32 for b1, 2 for words)."""
+    """The parameters of a kernel. lane: type of the factors. per: elements in one lane (32 for b1, 2 for words). chain: whether
+    factors are floats, each product of which is added with one rounding."""
 
     a: ElementType
     b: ElementType
@@ -64,6 +65,7 @@ class Exact(Parts):
     saturate: bool
     bit_op: str | None
     rounding: str
+    chain: bool = False
 
     def _plain(self, **changes: Any) -> Exact:
         return replace(self, result=i32, k=0, saturate=False, bit_op=None, rounding="rn", **changes)
@@ -90,7 +92,7 @@ class Exact(Parts):
         """Lanes of k that are summed before the sum is added to D: one instruction's if each result is clamped; as many as stay
         exact in f32; 0 for all lanes, directly in D.
         """
-        exact = 128 // self.products * self.products if self.lane is f32 else 0
+        exact = 128 // self.products * self.products if self.lane is f32 and not self.chain else 0
         return self.products if self.saturate else exact
 
     def a_bytes(self, m: int, k: int) -> int:
@@ -106,7 +108,8 @@ def exact_for(key: DotKey, p: Profile) -> Exact:
         case "bits":
             return Exact(a, b, u32, u32, 32, key.k, key.sparse, False, key.bit_op, key.rounding)
         case "fma":
-            return Exact(a, b, f64, f64, 1, key.k, key.sparse, False, None, key.rounding)
+            lane = f64 if a.bits == 64 else f32
+            return Exact(a, b, lane, lane, 1, key.k, key.sparse, False, None, key.rounding, True)
         case _:
             lane, per = (f32, 1) if key.sparse else (i32, 2)
             return Exact(a, b, lane, i32, per, key.k, key.sparse, key.satfinite, None, key.rounding)
@@ -122,10 +125,10 @@ def signed(t: ElementType, raw: Value, ty: Ty) -> Value:
 def unpacked(e: Exact, t: ElementType, raw: Value) -> Value:
     """Raw elements (a vector of their container) as lanes; if two elements share a lane, as its words."""
     count = raw.ty.lanes
-    match e.per, e.lane.bits:
-        case 1, 64:
-            return bitcast(f64.vec(count), raw)
-        case 1, _:
+    match e.per:
+        case 1 if e.chain:
+            return bitcast(e.lane.vec(count), raw)
+        case 1:
             return f32.vec(count)(signed(t, raw, i32.vec(count)))
         case _:
             return u16.vec(count)(signed(t, raw, i16.vec(count)))
@@ -278,7 +281,7 @@ def along_function(e: Exact, name: str) -> Native:
                 for r in range(lanes):
                     out[r * pitch + j] = lane(0)
 
-    return Native(bits if per == 32 else by_fours if lane is f64 else by_vectors, name)
+    return Native(bits if per == 32 else by_fours if e.chain else by_vectors, name)
 
 
 # kernels ------------------------------------------------------------------------------------------------------------
@@ -288,7 +291,7 @@ def multiply_add(e: Exact, a: Value, b: Value, total: Value) -> Value:
             return total + popcount(a & b if e.bit_op == "and" else a ^ b)
         case 2, _:
             return total + products(a, b)
-        case _, 64:
+        case _ if e.chain:
             return strict("fma", total.ty, b, a, total)
         case _:  # exact either way
             return total.b.intrinsic("fmuladd", total.ty, [b, a, total])
@@ -310,8 +313,10 @@ def quiet(value: Value) -> Value:
 
 
 def multiply_add_nan(a: Value, b: Value, total: Value) -> Value:
-    """The f64 step with the rule for NaN: the first NaN of b, c, a, made quiet; otherwise the default NaN."""
+    """The step with the rule for NaN. f64: the first NaN of b, c, a, made quiet; otherwise the default NaN. f32: 0x7fffffff."""
     result = strict("fma", b.ty, b, a, total)
+    if b.ty.element is f32:
+        return select(result == result, result, bitcast(b.ty, i32.vec(b.ty.lanes)(0x7FFFFFFF)))
     result = select(result == result, result, bitcast(b.ty, i64.vec(b.ty.lanes)(-(1 << 51))))
     for x in (a, total, b):
         result = select(x == x, result, quiet(x))
@@ -331,7 +336,7 @@ def kernel_function(e: Exact, name: str, pitch: int, columns: int, height: int) 
     starts, heights = range(0, columns, width), range(height)
     tile = [(r, v) for r in heights for v in starts]
     ty, out = e.lane.vec(width), e.result.vec(width)
-    chained, span, saturate = e.lane is f64, e.span, e.saturate
+    chained, span, saturate = e.chain, e.span, e.saturate
     row_bytes = pitch * e.lane.bits // 8
 
     def initial(c: Value, ldc: Value, r: int, v: int, n: Value, zero: Value) -> Value:
