@@ -25,7 +25,7 @@ from mmulator.host.report import Report
 from mmulator.runtime.launch.launch import How, Launch
 from mmulator.runtime.launch.observers import Observer
 
-SCHEDULES = 7  # that are tried where a launch is not certified, besides the first
+SCHEDULES = 3  # that are tried where a launch is not certified, besides the first: those that differ do so early
 
 
 @dataclass(frozen=True)

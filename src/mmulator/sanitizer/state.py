@@ -144,7 +144,7 @@ class Doubt(IntEnum):
 
     SAME_VALUE = 1 << 16  # nothing orders two writes, of one value in this run
     ONE_OF_LANES = SAME_VALUE + 1  # a read follows one of the lanes that have written one value
-    MANY_READERS = SAME_VALUE + 2  # a reader was forgotten, since there were too many
+    MANY_READERS = SAME_VALUE + 2  # a write comes after accesses of which some were forgotten, since there were too many
     EARLY_ARRIVAL = SAME_VALUE + 3  # an arrival that may come in the phase before
     EARLY_WAIT = SAME_VALUE + 4  # a wait that the parity of an older phase may end
     LAPPED = SAME_VALUE + 5  # the next phase may be over before a thread looks
@@ -157,6 +157,9 @@ class Doubt(IntEnum):
     EQUAL_LANES = SAME_VALUE + 13  # lanes of one store write one value to one place
     LATE_EXPECT = SAME_VALUE + 14  # a phase may end before something is expected of it
     OVERWRITTEN = SAME_VALUE + 15  # as SAME_VALUE, and one of the two has overwritten what may not come before the other
+    REPLICA = SAME_VALUE + 17  # lanes of a warp (other_site: its number + 1) read what another thread writes, in replicated code
+    UNSAID_WAIT = SAME_VALUE + 18  # a wait without a scope acquires what other blocks released
+    MET = SAME_VALUE + 16  # nothing orders two accesses, which are no race since both are strong or atomic
     EARLY_INVAL = SAME_VALUE + 12  # an mbarrier is invalidated before all lanes of a warp that has used it are known to be done
 
 

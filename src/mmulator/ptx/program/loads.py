@@ -8,7 +8,7 @@ In fresh memory what they read was never written; but nothing depends on it, exc
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from mmulator.isa.effects import Algebra, Ends, Flow, MemoryEffect, Pointer
+from mmulator.isa.effects import Algebra, Ends, Flow, MemoryEffect, Pointer, Queue, Stored, Together
 from mmulator.isa.types import type_bits
 from mmulator.ptx.program.blocks import FunctionBlocks
 from mmulator.ptx.program.flow import spread
@@ -135,3 +135,23 @@ def consequences(function: Function, of: Instruction, guarded: Collection[Instru
         elif writes or not places.isdisjoint(found) or ins.effects.ends in (Ends.BRANCH, Ends.INDEXED):
             return Consequences(True, frozenset())
     return Consequences(False, frozenset(stores))
+
+
+def own_stores(function: Function, of: Instruction) -> frozenset[Instruction] | None:
+    """The stores to global memory that the value which a thread reads by an instruction may reach, through its own registers
+    alone; None if it may reach anything else that shows: an address, a condition, another thread, other memory.
+    """
+    found, stores = set(uses_and_defs(of)[1]), set[Instruction]()
+    every = [(i, *uses_and_defs(i)) for i in function.instructions]
+    spread(found, [(uses, defs) for _, uses, defs in every])
+    for ins, uses, _ in every:
+        e = ins.effects
+        if uses.isdisjoint(found) or (e.still and not e.carry):
+            continue
+        decides = {n for _, o in accesses(ins) if isinstance(o, Address) for n in registers_of(o)}
+        decides |= {ins.guard[0].name} if ins.guard is not None else set()
+        plain = e.memory is MemoryEffect.WRITE and e.stored is Stored.VALUES and e.together is Together.ALONE
+        if not plain or e.queue is not Queue.NONE or e.ends is not Ends.NO or decides & found or "global" not in ins.modifiers:
+            return None
+        stores.add(ins)
+    return frozenset(stores)

@@ -216,7 +216,7 @@ def expect_more(w: ptr_to(Warp), mask: u32, barrier: u64, awaits: u32, site: u32
 @native
 def arrival_comes(w: ptr_to(Warp), mask: u32, barrier: u64, arrivals: u64, expected: u64, came: u64, site: u32) -> None:
     come_in_phase(w, mask, barrier, site)
-    expect_more(w, mask, barrier, u32(arrivals == 0), site)
+    expect_more(w, mask, barrier, u32((arrivals | came) == 0), site)  # what has come was expected, and is waited for
 
 
 @native

@@ -61,6 +61,7 @@ class Sanitizer(Observer):
         """
         self.rules, self.strict, self.certify = rules, strict, certify
         self.said: tuple[bytes, tuple[Finding, ...]] | None = None  # entries, and the findings that they are
+        self.last: np.ndarray | None = None  # the entries of a launch that is over
         self.kept: list[Any] = []  # memory that native code has the addresses of
 
     @property
@@ -125,6 +126,7 @@ class Sanitizer(Observer):
     def tell(self, ran: Ran, grid: Grid) -> None:
         if not self.counts.any():
             grid.observed[MEMORY] = self.tables, self.logs
+        self.last = self._used()
         if self.counts.any() or any(self.state[field][0] for field in LOST):
             ran.findings, ran.held, ran.refused = self.findings(), self.held, self.lost
             ran.notes.extend(self.notes)
@@ -138,10 +140,16 @@ class Sanitizer(Observer):
         """The findings so far."""
         return tuple(ordered(f for f in self._all() if self._tells(f)))
 
+    def _used(self) -> np.ndarray:
+        tables = self.tables[self.counts != 0] if not self.counts.all() else self.tables  # the others were never touched
+        found: np.ndarray = tables[tables["rule"] != 0]
+        return found
+
     def _entries(self, doubts: bool) -> np.ndarray:
         """The entries that are findings, or those that are doubts."""
-        tables = self.tables[self.counts != 0]  # the others were never touched
-        return tables[(tables["rule"] != 0) & ((tables["rule"] >= int(Doubt.SAME_VALUE)) == doubts)]
+        used = self._used() if self.last is None else self.last
+        found: np.ndarray = used[(used["rule"] >= int(Doubt.SAME_VALUE)) == doubts]
+        return found
 
     def _all(self) -> tuple[Finding, ...]:
         found = self._entries(False)

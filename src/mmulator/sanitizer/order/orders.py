@@ -313,6 +313,8 @@ def order_mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), paritie
             acquire_behind(o, k, same, entry.done + parity * PLANES, plane)
             if entry.is_far != 0 and ((k.order >> SCOPE_SHIFT) & SCOPE_MASK) != _CTA:
                 acquire_behind(o, k, same, entry.far_done + parity * PLANES, far_plane)
+                if (k.order & SAID) == 0:
+                    doubt(w, Doubt.UNSAID_WAIT, site, same, 0, 0, 0, 0, 0, 0)
         else:
             acquire_behind(o, k, same, o.everything, plane)
 

@@ -43,6 +43,7 @@ from mmulator.sanitizer.shadow.records import (
     SCOPE_SHIFT,
     STEADY,
     STRONG,
+    WHOLE,
     WRITE,
     Actor,
     Pattern,
@@ -50,6 +51,7 @@ from mmulator.sanitizer.shadow.records import (
     Record,
     forget_past,
     kind_of,
+    may_meet,
     record_of,
 )
 from mmulator.sanitizer.shadow.shadow import COARSEST, SHEET, SHEET_BITS, area_of, cells_of, granule_of
@@ -119,15 +121,15 @@ def all_fine(a: ptr_to(Actor), number: u32, own: u32) -> boolean:
     """Whether the accesses of all lanes of a record happen before those of all lanes of the actor, or are compatible. own:
     whether each lane only meets its own access.
     """
-    if number == a.record:
+    if number == a.record and (own != 0 or (a.flags & WHOLE) != 0):
         return True
     r = a.store.records + number
-    if ((a.flags | r.flags) & STEADY) != 0:
+    if number == 0 or ((a.flags | r.flags) & STEADY) != 0:
         return False
     if own != 0 and r.agent == a.agent and r.lanes == 1 and a.shape == 1 and (a.flags >> KIND_SHIFT) == 0:
         if a.store.foreign == 0 or r.cluster == u32(a.cluster.number):
             return True
-    if together(a, r) != 0:
+    if together(a, r) != 0 and may_meet(a):
         return True
     return (r.all & ~known_lanes(a, r, number)) == 0
 
@@ -173,7 +175,7 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, entries: ptr_
     readers = U32(found >> 32)
     weak = U32(u32(0))
     left = leaders & mask_bits(last != 0)
-    if (a.flags & (STRONG | STEADY)) == STRONG and scope_of(a.flags) >= SCOPES["gpu"]:
+    if (a.flags & (STRONG | STEADY)) == STRONG and scope_of(a.flags) >= SCOPES["gpu"] and may_meet(a):
         flags = gather(U32, flags_of(a.store, last), bits_mask(left))
         left = left & ~mask_bits(agreeing(flags) & (((flags ^ a.flags) & SIZES) == 0))
     while left != 0:
@@ -223,7 +225,7 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, entries: ptr_
             left = leaders & mask_bits((last | readers) != 0)
             store(new, entries_now)
             for leader in bits_of(left):
-                forget_past(a.store, entries_now[leader] >> LANE_BITS, u32(each[leader]), u32(each[leader] >> 32))
+                forget_past(a, entries_now[leader] >> LANE_BITS, u32(each[leader]), u32(each[leader] >> 32))
         masked_store((U64(kept) << 32) | U64(new), cells, of_leaders)
         return True
     while left != 0:

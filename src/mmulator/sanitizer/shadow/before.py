@@ -28,6 +28,7 @@ from mmulator.sanitizer.shadow.records import (
     SCOPE_SHIFT,
     STRONG,
     VERDICTS,
+    WHOLE,
     WRITE,
     AccessKind,
     Actor,
@@ -35,6 +36,8 @@ from mmulator.sanitizer.shadow.records import (
     Record,
     Verdict,
     kind_of,
+    may_meet,
+    meet,
 )
 from mmulator.sanitizer.state import Doubt, doubt
 
@@ -287,7 +290,7 @@ def check_met(a: ptr_to(Actor), met: ptr_to(Met)) -> None:
 def knows_record(a: ptr_to(Actor), number: u32) -> boolean:
     """Whether all accesses of a thread's record happen before those of all lanes of the actor."""
     r = a.store.records + number
-    if kind_of(r.flags) != 0:
+    if number == 0 or kind_of(r.flags) >= PROXY_FROM:
         return False
     if a.store.foreign != 0:
         if r.cluster != u32(a.cluster.number):
@@ -300,19 +303,20 @@ def knows_past(a: ptr_to(Actor), r: ptr_to(Record)) -> boolean:
     """Whether what a write has overwritten, and who had read it, happens before the actor."""
     if r.over == MIXED:
         return False
-    if r.over_last != 0:
-        if not knows_record(a, r.over_last):
-            return False
-    if r.over_readers == 0:
-        return True
-    if r.over_readers < LIST_KEY:
-        return knows_record(a, r.over_readers)
-    left = r.over_readers & ~u32(LIST_KEY)
-    while left != 0:
-        node = a.store.nodes + left
-        if not knows_record(a, node.entry >> LANE_BITS):
-            return False
-        left = node.next
+    past = r.over
+    while past != 0:
+        key = (a.store.nodes + past).entry
+        if key < LIST_KEY:
+            if not knows_record(a, key):
+                return False
+        else:
+            left = key & ~u32(LIST_KEY)
+            while left != 0:
+                node = a.store.nodes + left
+                if not knows_record(a, node.entry >> LANE_BITS):
+                    return False
+                left = node.next
+        past = (a.store.nodes + past).next
     return True
 
 
@@ -320,8 +324,8 @@ def knows_past(a: ptr_to(Actor), r: ptr_to(Record)) -> boolean:
 def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
     """Check the actor against a conflicting access: a write, or a read."""
     number = item >> LANE_BITS
-    if number == a.record:
-        return  # lanes of one instruction
+    if number == a.record and ((item & LANE_MASK) == a.lane or (a.flags & WHOLE) != 0):
+        return  # the same lanes, or at the same time; other lanes have come to the instruction at another time
     r = a.store.records + number
     lanes = turned(r.lanes, item & LANE_MASK)
     kind = kind_of(r.flags)
@@ -334,6 +338,7 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
         if level == FENCED:
             return
         if (a.flags & r.flags & ATOMIC) != 0:
+            meet(a, r)
             return
         if level == KNOWN and kind < PROXY_FROM and (a.flags & WRITE) != 0 and (wrote & ~a.reread) == 0:
             released = u32(0)
@@ -348,6 +353,8 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
             async_found(a.w, a.lane, a.at, u32(a.bytes), a.flags, a.site, r, item & LANE_MASK, level)
         return
     if together(a, r) != 0:
+        if not may_meet(a) and not knows_exactly(a, r, number, lanes):
+            meet(a, r)
         return
     if knows_exactly(a, r, number, lanes):
         steady_broken(a, r, lanes, wrote)
@@ -363,5 +370,7 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
         if r.over != 0:
             a.past = u32(not knows_past(a, r))
         conflict(a, r, item & LANE_MASK, lanes, wrote)
-    elif (a.flags & r.flags & ATOMIC) == 0:
+    elif (a.flags & r.flags & ATOMIC) != 0:
+        meet(a, r)
+    else:
         async_conflict(a.w, a.lane, a.at, u32(a.bytes), (a.flags & WRITE) >> 1, a.site, r)

@@ -220,12 +220,20 @@ def tell_race(
             e.other_cta = w.cta.linear
             e.other_warp = w.index
             e.other_lanes = lanes
-    if rule == rules.REPLICATED_READ and e.cta == w.cta.linear:  # all that read, for findings/shadows.py
-        reader = select(swap, other_warp, w.index)
-        readers = select(swap, other_lanes, lanes)
-        if other_warp == w.index:
-            readers = readers & ~select(swap, lanes, other_lanes)
-        if readers != 0:
+    if rule != rules.REPLICATED_READ:
+        return
+    reader = select(swap, other_warp, w.index)  # all that read, for findings/shadows.py
+    readers = select(swap, other_lanes, lanes)
+    if other_warp == w.index:
+        readers = readers & ~select(swap, lanes, other_lanes)
+    if readers != 0:
+        if of_launch(cluster).certifies != 0:
+            replicas = find_entry(cluster, u32(Doubt.REPLICA), first, reader + 1)
+            if u64(replicas) == 0:
+                of_launch(cluster).lost = of_launch(cluster).lost + 1
+            else:
+                replicas.lanes = replicas.lanes | readers
+        if e.cta == w.cta.linear:
             e.words[1] = e.words[1] | (1 << u64(reader))
             e.words[2] = e.words[2] | u64(readers)
 
@@ -248,6 +256,12 @@ def conflict(a: ptr_to(rec.Actor), r: ptr_to(rec.Record), lane: u32, lanes: u32,
             cells = cells + u32(cells == n and a.run[n] == a.run[0])
         part = cells << a.granule
         if peek(a.w, a.lane, a.run_at, u64(part), cast_ptr(u8, before)) == u64(part):
+            if s.doubt_count != 0 and of_launch(a.cluster).certifies != 0:
+                d = s.doubts + (s.doubt_count - 1)
+                here = d.at == a.at and d.from_ == a.run_at and d.part == part and d.lane == a.lane
+                if here and d.site == a.site and d.rule == rule and d.other_site == r.site:
+                    d.over = d.over | a.past  # of a certificate's many writers of one place the first is told
+                    return
             if s.doubt_count < rec.DOUBTS:
                 d = s.doubts + s.doubt_count
                 s.doubt_count = s.doubt_count + 1

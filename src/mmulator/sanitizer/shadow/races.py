@@ -69,7 +69,7 @@ def thread_acts(
     a.mask = mask
     a.read_site = 0
     a.fine = 0
-    flags = (access & (rec.READ | rec.WRITE | rec.ATOMIC)) | rec.PER_LANE
+    flags = (access & (rec.READ | rec.WRITE | rec.ATOMIC)) | rec.PER_LANE | (s.launch.flags[site] & rec.WHOLE)
     a.plain = u32((access & (rec.WRITE | rec.ATOMIC | LATER)) == rec.WRITE)
     if (s.order & Order.STRONG) != 0:
         flags = flags | rec.STRONG | (((s.order >> ORDER_SCOPE) & rec.SCOPE_MASK) << rec.SCOPE_SHIFT)
@@ -85,7 +85,7 @@ def thread_acts(
         if u32((at >> RANK_SHIFT) & 0xFF) != w.cta.rank:
             flags = flags | rec.BEYOND
     else:
-        flags = flags | s.launch.steady[site] | rec.BEYOND
+        flags = flags | s.launch.flags[site] | rec.BEYOND
     a.flags = flags
     return since
 
@@ -97,6 +97,8 @@ def as_lanes(a: ptr_to(rec.Actor), lane: u32, lanes: u32, since: u32) -> None:
     a.lanes = lanes
     a.shape = lanes >> lane
     a.record = rec.record_of(a, a.shape, since)
+    if (a.flags & rec.STRONG) != 0 and (a.flags & (rec.WRITE | rec.ATOMIC)) != 0 and (lanes & (lanes - 1)) != 0:
+        rec.meet(a, a.store.records + a.record)
     a.entry = (a.record << rec.LANE_BITS) | lane
     if a.record == 0:
         a.entry = 0

@@ -4,6 +4,7 @@ from mmulator.base.codegen.lang import native
 from mmulator.base.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.sanitizer.shadow.before import UNORDERED, check_access, issue_level, known_lanes, turned
 from mmulator.sanitizer.shadow.records import (
+    CROWD,
     JOINS,
     LANE_BITS,
     LANE_MASK,
@@ -25,7 +26,7 @@ def replaced(a: ptr_to(Actor), number: u32, turn: u32, shift: u32) -> boolean:
     turn, shift: lanes of the reader and of the actor, both relative to the cell's.
     """
     r = a.store.records + number
-    if (a.flags & ~r.flags & STRONG) != 0:
+    if number == 0 or (a.flags & ~r.flags & STRONG) != 0:
         return False
     if a.store.foreign != 0:
         if r.cluster != u32(a.cluster.number):
@@ -72,6 +73,8 @@ def joined(a: ptr_to(Actor), list: u32, shift: u32) -> u64:
         if memo.made == list:
             forget_reader(a)
         return u64(memo.made)
+    if (store.nodes + left).entry == 0:
+        return u64(list)
     count = u32(0)
     dropped = u32(0)
     while left != 0:
@@ -89,6 +92,13 @@ def joined(a: ptr_to(Actor), list: u32, shift: u32) -> u64:
         return u64(a.record) | (u64(shift) << 32)
     if dropped == 0 and count < store.most:
         first = new_node(a.races, store, item, list & ~u32(LIST_KEY))
+        if first != 0:
+            memo.made = first | LIST_KEY
+        else:
+            forget_reader(a)
+        return u64(memo.made)
+    if dropped == 0 and of_launch(a.cluster).certifies != 0:
+        first = new_node(a.races, store, u32(0), list & ~u32(LIST_KEY))
         if first != 0:
             memo.made = first | LIST_KEY
         else:
@@ -135,7 +145,10 @@ def check_readers(a: ptr_to(Actor), readers: u32) -> None:
     while left != 0:
         node = a.store.nodes + left
         r = a.store.records + (node.entry >> LANE_BITS)
-        check_access(a, (node.entry & ~u32(LANE_MASK)) | ((node.entry + lane) & LANE_MASK), r.flags & WRITE)
+        if node.entry != 0:
+            check_access(a, (node.entry & ~u32(LANE_MASK)) | ((node.entry + lane) & LANE_MASK), r.flags & WRITE)
+        elif a.kept == 0:  # a write of another value, or one that is ordered after the last
+            forget_reader(a)
         left = node.next
 
 
@@ -170,7 +183,7 @@ def was_read(store: ptr_to(Store), readers: u32) -> u32:
     item = readers
     if (readers & LIST) != 0:
         item = (store.nodes + ((readers & ~u32(LIST)) >> LANE_BITS)).entry
-    return u32(((store.records + (item >> LANE_BITS)).flags & WRITE) == 0)
+    return u32(item != 0 and ((store.records + (item >> LANE_BITS)).flags & WRITE) == 0)
 
 
 @native
@@ -187,10 +200,14 @@ def with_write(a: ptr_to(Actor), last: u32, readers: u32) -> u32:
         node = new_node(a.races, a.store, readers & ~u32(LANE_MASK), 0)
     item = (last & ~u32(LANE_MASK)) | ((last - lane) & LANE_MASK)
     left = node
+    count = u32(0)
     while left != 0:
-        if (a.store.nodes + left).entry == item:
+        if (a.store.nodes + left).entry == item or (a.store.nodes + left).entry == 0:
             return readers
+        count = count + 1
         left = (a.store.nodes + left).next
+    if a.store.foreign != 0 and count >= CROWD:
+        item = u32(0)
     first = new_node(a.races, a.store, item, node)
     if first == 0 or node == 0:
         forget_reader(a)

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Any
 
 from mmulator.base.codegen.lang import native
-from mmulator.base.codegen.ops import atomic_rmw, cast_ptr, fill_bytes, keep_order
+from mmulator.base.codegen.ops import atomic_rmw, cast_ptr, fill_bytes, keep_order, select
 from mmulator.base.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
 from mmulator.runtime.native.hooks.events import Access
 from mmulator.runtime.native.state import Cluster, Warp
@@ -37,6 +37,7 @@ MANY = 1 << 7  # several lanes access the same bytes with one instruction
 PER_LANE = 1 << 8  # the agent is that of lane 0; lane l has agent + l
 STEADY = 1 << 9  # a read of memory that must not change while the kernel runs
 BEYOND = 1 << 10  # memory of another block, or global memory
+WHOLE = 1 << 11  # an instruction of the whole warp, whose parts may overlap
 KIND_SHIFT, KIND_MASK = 12, 15
 PATTERN_SHIFT, PATTERN_MASK = 16, 7  # swizzle of a tensor copy to shared memory (checks/proxy_operands.py)
 SIZE_SHIFT, SIZE_MASK = 19, 7  # of a strong access: log2 of the bytes of an element
@@ -46,7 +47,8 @@ LANE_BITS = 5
 LANE_MASK = (1 << LANE_BITS) - 1
 LIST = 1 << 31  # set if the readers of a cell are a node and a lane; otherwise they are an entry
 LIST_KEY = LIST >> LANE_BITS  # LIST, after the lane is shifted out
-MIXED = 2
+CROWD = 8  # writes of one value by several blocks that a cell remembers; a node of record 0 stands for others, and for readers
+PAST, MIXED = 64, 0xFFFFFFFF  # what a write may make cells forget, at most, and more than that
 MOST = 1 << 26  # records, nodes: a number and a lane have 31 bits
 
 # An access of a warp's instruction.
@@ -56,8 +58,8 @@ MOST = 1 << 26  # records, nodes: a number and a lane have 31 bits
 # all: all lanes of the instruction.
 # since: for a cp.async the warp's clock at its issue; for a write to global memory 1 + the site at which its thread had read
 #     the bytes, or 0; for an asynchronous write its number, and below that its lane (LANE_BITS), so that each has a record.
-# over, over_last, over_readers: for a write, where a launch is certified, what it made the cells forget: 0 for nothing, 1 for the
-#     write and the readers that follow, without their lanes, MIXED for several.
+# over: for a write, where a launch is certified, what it made the cells forget: 0 for nothing, a node of a list of writes and
+#     readers without their lanes, or MIXED. over_last, over_readers: the newest of them.
 Record = Struct("Record", [
     ("agent", u32), ("clock", u32), ("cluster", u32), ("site", u32), ("flags", u32), ("lanes", u32), ("cta", u32), ("warp", u32),
     ("all", u32), ("since", u32), ("over", u32), ("over_last", u32), ("over_readers", u32),
@@ -73,11 +75,12 @@ JOINS = 1024
 # A store of records and nodes, from 1 on; those from `next` to `end` are free.
 # foreign: whether it is for global memory, which other clusters access too.
 # most: greatest number of readers that are kept.
+# met: whether accesses have met (meet).
 # renewed: number of times that all records became free again.
 Store = Struct("Store", [
     ("records", ptr_to(Record)), ("nodes", ptr_to(Node)), ("memo", ptr_to(u64)), ("joins", ptr_to(Join)),
     ("next", u32), ("end", u32), ("node_next", u32), ("node_end", u32),
-    ("foreign", u32), ("most", u32), ("renewed", u64),
+    ("foreign", u32), ("most", u32), ("met", u32), ("renewed", u64),
 ])  # fmt: skip
 
 VERDICTS = 64  # of a warp
@@ -105,12 +108,12 @@ Area = Struct("Area", [
 
 # The shadow of a launch's global memory: areas by slot, then by address.
 # taken, nodes_taken: records and nodes that clusters have taken.
-# operands, steady, sums, unread: numbers of each site (sanitizer/diagnostics/findings/shadows.py).
+# operands, flags, sums, unread: numbers of each site (sanitizer/diagnostics/findings/shadows.py).
 LaunchRaces = Struct("LaunchRaces", [
     ("areas", ptr_to(Area)), ("slots", u64), ("regions", ptr_to(Area)), ("region_count", u64),
     ("taken", u32), ("room", u32), ("nodes_taken", u32), ("node_room", u32),
     ("records", ptr_to(Record)), ("nodes", ptr_to(Node)), ("operands", ptr_to(u32)),
-    ("steady", ptr_to(u32)), ("sums", ptr_to(u32)), ("unread", ptr_to(u32)),
+    ("flags", ptr_to(u32)), ("sums", ptr_to(u32)), ("unread", ptr_to(u32)),
 ])  # fmt: skip
 
 # What a load of a warp has read (ptx/program/undefined.py). unread, raced: lanes of which no instruction has read it since; those
@@ -227,6 +230,20 @@ def forget_reader(a: ptr_to(Actor)) -> None:
     doubt(a.w, Doubt.MANY_READERS, a.site, a.lanes, 0, 0, 0, 0, 0, 0)
 
 
+@native(inline=True)
+def may_meet(a: ptr_to(Actor)) -> boolean:
+    """Whether it need not be noted that accesses meet as below."""
+    return (of_launch(a.cluster).certifies == 0) | (a.store.met != 0)
+
+
+@native
+def meet(a: ptr_to(Actor), r: ptr_to(Record)) -> None:
+    """Note, once for a store, that nothing orders an access and the actor, and that they are no race since both are strong."""
+    if a.store.met == 0:
+        a.store.met = 1
+        doubt(a.w, Doubt.MET, a.site, a.lanes, u64(a.store.foreign), 0, r.site + 1, r.cta, r.warp, r.all)
+
+
 @native
 def record_of(a: ptr_to(Actor), lanes: u32, since: u32) -> u32:
     """The record of an actor, known or new; 0 if the store is full."""
@@ -263,21 +280,11 @@ def record_of(a: ptr_to(Actor), lanes: u32, since: u32) -> u32:
     new.all = a.mask
     new.since = since
     new.over = 0
+    new.over_last = 0
+    new.over_readers = 0
     keep_order("release")
     slot[0] = u64(number) | (u64(spread) << 32)
     return number
-
-
-@native
-def forget_past(store: ptr_to(Store), number: u32, last: u32, readers: u32) -> None:
-    """Note in a write's record what it makes a cell forget. last, readers: of the cell."""
-    r = store.records + number
-    if r.over == 0:
-        r.over = 1
-        r.over_last = last >> LANE_BITS
-        r.over_readers = readers >> LANE_BITS
-    elif r.over_last != last >> LANE_BITS or r.over_readers != readers >> LANE_BITS:
-        r.over = MIXED
 
 
 @native
@@ -299,6 +306,37 @@ def new_node(s: ptr_to(Races), store: ptr_to(Store), item: u32, next: u32) -> u3
     node.next = next
     keep_order("release")
     return number
+
+
+@native
+def forget_past(a: ptr_to(Actor), number: u32, last: u32, readers: u32) -> None:
+    """Note in a write's record what it makes a cell forget. last, readers: of the cell."""
+    r = a.store.records + number
+    if r.over == MIXED or (r.over_last == last >> LANE_BITS and r.over_readers == readers >> LANE_BITS):
+        return
+    r.over_last = last >> LANE_BITS
+    r.over_readers = readers >> LANE_BITS
+    forget_key(a, r, r.over_last)
+    forget_key(a, r, r.over_readers)
+
+
+@native
+def forget_key(a: ptr_to(Actor), r: ptr_to(Record), key: u32) -> None:
+    """Add an access, or a list of readers, to what a write has made cells forget. key: its entry without the lane, or 0."""
+    count = u32(0)
+    left = r.over
+    if key == 0 or left == MIXED:
+        return
+    while left != 0:
+        node = a.store.nodes + left
+        if node.entry == key:
+            return
+        count = count + 1
+        left = node.next
+    made = u32(0)
+    if count < PAST:
+        made = new_node(a.races, a.store, key, r.over)
+    r.over = select(made != 0, made, u32(MIXED))
 
 
 @native
@@ -329,6 +367,8 @@ def begin_races(cluster: ptr_to(Cluster)) -> None:
     fill_bytes(s.verdicts, 0, u64(cluster.warp_count) * (VERDICTS * Verdict.size))  # of what the cluster before knew
     s.order = 0
     s.doubt_count = 0
+    store.met = 0
+    s.global_.met = 0
     s.launch = launch
     s.global_.records = launch.records
     s.global_.nodes = launch.nodes

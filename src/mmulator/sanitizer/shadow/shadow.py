@@ -90,7 +90,7 @@ def visit(a: ptr_to(rec.Actor), cells: ptr_to(u64), count: u32, granule: u32, at
                         new = u64((number << rec.LANE_BITS) | a.lane)
                 check_readers(a, readers)
             if a.kept == 0 and cell != 0 and of_launch(a.cluster).certifies != 0:
-                rec.forget_past(a.store, u32(new) >> rec.LANE_BITS, last, readers)
+                rec.forget_past(a, u32(new) >> rec.LANE_BITS, last, readers)
             new = new | (u64(behind(a, last, readers)) << 32)
         elif a.entry != 0 and readers != a.entry:
             new = (u64(with_reader(a, readers)) << 32) | u64(last)

@@ -4,20 +4,22 @@ in doubt, what is taken for granted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from mmulator.base.findings import Finding
 from mmulator.base.rules import Severity
-from mmulator.ptx.program.choices import choices, every, relied_on
+from mmulator.ptx.program.choices import Choice, choices, relied_on
 from mmulator.ptx.program.contents import contents_matter
+from mmulator.ptx.program.waiting import all_of
 from mmulator.ptx.tree import Instruction
+from mmulator.runtime.compiled import CompiledKernel
 from mmulator.runtime.launch.grid import Grid
 from mmulator.runtime.launch.work import Work
 from mmulator.sanitizer.diagnostics.findings.context import FindingContext, location
-from mmulator.sanitizer.diagnostics.findings.shadows import has_strayed
+from mmulator.sanitizer.diagnostics.findings.shadows import are_idle, has_strayed
 from mmulator.sanitizer.state import Doubt
 
 # What a doubt says of {this}, an instruction, and {other}, another one.
@@ -27,7 +29,7 @@ DOUBTS: Mapping[Doubt, str] = {
     Doubt.SUM_OF_LANES: "{this} stores values that differ among its lanes to the same bytes: which one stays is open",
     Doubt.UNSEEN_INIT: "{this} uses an mbarrier that another lane of its warp has made, and nothing orders the two",
     Doubt.EARLY_INVAL: "{this} may come before {other} is over in all lanes of its warp",
-    Doubt.MANY_READERS: "{this} reads bytes that too many threads read: not all of them are remembered",
+    Doubt.MANY_READERS: "{this} accesses bytes that too many threads have accessed: not all of them are remembered",
     Doubt.EARLY_ARRIVAL: "{this} may come in the phase before: nothing says that this thread knows that it is over",
     Doubt.EARLY_WAIT: "{this} may be let through by the phase before the one it waits for: nothing says that this one is over",
     Doubt.LAPPED: "{this} may be lapped: the next phase can be over before this thread has seen the end of this one",
@@ -39,6 +41,7 @@ DOUBTS: Mapping[Doubt, str] = {
 # Doubts that leave the schedule no choice: other accesses are judged against all such writes.
 HARMLESS: Mapping[Doubt, str] = {
     Doubt.SAME_VALUE: "writes of one value to one place are one, whatever their order",
+    Doubt.UNSAID_WAIT: "waits at mbarriers without a scope see what other blocks wrote before their arrivals",
     Doubt.EXITED: "threads that have exited count as arrived at barriers",
     Doubt.EQUAL_LANES: "lanes of one store that write one value are one",
     Doubt.ONE_OF_LANES: "lanes of one store that write one value are one",
@@ -61,7 +64,9 @@ KEPT: Mapping[str, str] = {
     "membermask-names-exited": "lanes that have exited are not waited for by bar.warp.sync",
     "uninitialized-bits-kept": "bits without a value that are put back have no effect",
     "uninitialized-global-operand": "tensor memory of rows without a value is not used",
+    "nc-load-overwritten": "read-only loads have read before later stores of the launch overwrite what they read",
 }  # fmt: skip
+_REPLICAS, _IDLE = "race-replicated-read", "threads that hold copies of a value may read it early or late, and do nothing with it"
 
 
 @dataclass(frozen=True)
@@ -103,24 +108,43 @@ def evidence(grid: Grid, work: Work, findings: tuple[Finding, ...], doubts: np.n
     doubts: entries of the table of findings that are doubts.
     lost: what was not looked at, in sentences.
     """
-    executed = [block for block in grid.kernel.program.blocks if work.blocks[block.index]]
     reasons = [OpenPoint(f"the launch was not looked at as a whole: {text}") for text in lost]
-    reasons += _of_findings(findings)
-    reasons += [_at(c.instruction, f"{c.instruction.mnemonic} {c.why}") for c in choices(grid.kernel.program, executed)]
+    kept_rules = {**KEPT, **({_REPLICAS: _IDLE} if are_idle(grid, doubts[doubts["rule"] == Doubt.REPLICA]) else {})}
+    reasons += _of_findings(findings, kept_rules)
+    met = {("shared", "global")[int(entry["at"])] for entry in doubts if entry["rule"] == Doubt.MET}
+    chosen, contents, relied, starts = _of_text(grid.kernel, (work.blocks != 0).tobytes())
+    open_ = (c for c in chosen if c.spaces is None or c.spaces & met)
+    reasons += [_at(c.instruction, f"{c.instruction.mnemonic} {c.why}") for c in open_]
     kinds = [Doubt(int(entry["rule"])) for entry in doubts]
     reasons += [_of_doubt(FindingContext(grid, e), DOUBTS[kind]) for e, kind in zip(doubts, kinds) if kind in DOUBTS]
     if has_strayed(grid):
         reasons.append(OpenPoint("a store leads to memory that the text does not name: earlier reads of it were not recorded"))
-    kept = [*(KEPT[f.rule] for f in findings if f.rule in KEPT), *(HARMLESS[kind] for kind in kinds if kind in HARMLESS)]
-    contents = contents_matter(grid.kernel.program, executed) or any(kind in VALUES for kind in kinds)
-    rests_on = tuple(dict.fromkeys([*kept, *relied_on(executed)]))
-    starts = frozenset(ins.span.start for block in executed for ins in every(block))
+    kept = [kept_rules[f.rule] for f in findings if f.rule in kept_rules]
+    kept += [HARMLESS[kind] for kind in kinds if kind in HARMLESS]
+    contents = contents or any(kind in VALUES for kind in kinds)
+    rests_on = tuple(dict.fromkeys([*kept, *relied]))
     return Evidence(findings, tuple(dict.fromkeys(reasons)), rests_on, contents, starts)
 
 
-def _of_findings(findings: Iterable[Finding]) -> Iterator[OpenPoint]:
+_OfText = tuple[list[Choice], bool, list[str], frozenset[int]]
+
+
+def _of_text(kernel: CompiledKernel, executed: bytes) -> _OfText:
+    """The choices among the blocks that a launch has executed, whether contents matter there, what they rely on, and where their
+    instructions begin; kept for the next launch, which most often executes the same. executed: a byte for each block.
+    """
+    known: tuple[bytes, _OfText] | None = kernel.answers.get(_of_text)
+    if known is None or known[0] != executed:
+        blocks = [block for block in kernel.program.blocks if executed[block.index]]
+        starts = frozenset(ins.span.start for block in blocks for ins in all_of(block))
+        found = choices(kernel.program, blocks), contents_matter(kernel.program, blocks), relied_on(blocks), starts
+        known = kernel.answers[_of_text] = executed, found
+    return known[1]
+
+
+def _of_findings(findings: Iterable[Finding], kept: Collection[str]) -> Iterator[OpenPoint]:
     for f in findings:
-        if f.severity != Severity.ERROR and f.rule not in KEPT:
+        if f.severity != Severity.ERROR and f.rule not in kept:
             yield OpenPoint(f"{f.message} [{f.rule}]", f.location, str(f.source or ""))
 
 

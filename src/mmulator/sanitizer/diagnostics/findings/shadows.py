@@ -3,14 +3,15 @@ memory.
 """
 
 from collections.abc import Iterable, Sequence, Set
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from mmulator.isa.effects import Algebra, MemoryEffect
+from mmulator.isa.effects import Algebra, MemoryEffect, Together
 from mmulator.ptx.program.addresses import SLOT_SHIFT
 from mmulator.ptx.program.butterflies import stored_sums
-from mmulator.ptx.program.loads import consequences
+from mmulator.ptx.program.loads import consequences, own_stores
 from mmulator.ptx.program.provenance import stored_through
 from mmulator.ptx.program.undefined import unread_loads
 from mmulator.ptx.program.uses import uses_and_defs
@@ -68,9 +69,13 @@ def _true_everywhere(kernel: CompiledKernel) -> set[str]:
     return {name for name, is_true in constant.items() if is_true}
 
 
-def steady_reads(kernel: CompiledKernel) -> np.ndarray:
-    """A number for each site [sites], u32: STEADY if the site reads memory that must not change while the kernel runs."""
-    return np.array([shadow.STEADY * ins.effects.steady for ins in kernel.sites] or [0], np.uint32)
+def flags_of_sites(kernel: CompiledKernel) -> np.ndarray:
+    """Flags of each site's records [sites], u32: STEADY if it reads memory that must not change while the kernel runs, WHOLE if
+    its lanes act together.
+    """
+    together = (ins.effects.together is not Together.ALONE for ins in kernel.sites)
+    flags = (shadow.STEADY * i.effects.steady + shadow.WHOLE * whole for i, whole in zip(kernel.sites, together))
+    return np.array([*flags] or [0], np.uint32)
 
 
 def unread_numbers(kernel: CompiledKernel) -> np.ndarray:
@@ -138,19 +143,41 @@ def is_used(grid: Grid, entry: Any) -> bool:
     kernel, site = grid.kernel, int(entry["site"])
     function = next(f.function for f in kernel.program.functions.values() if kernel.sites[site] in f.function.instructions)
     found = consequences(function, kernel.sites[site], kernel.once(_guarded))
-    state, *_, records, _ = grid.observed[SHADOW][1]
     if found.decides or not found.stores:
         return found.decides
-    made = records.view(np.uint8)[: (int(state["taken"][0]) + 1) * shadow.Record.size].view(shadow.Record.numpy_dtype())
-    made = made[(made["clock"] != 0) & (made["cta"] == entry["cta"])]
+    made = _records(grid)
+    made = made[made["cta"] == entry["cta"]]
     _, warps, lanes, _ = (int(word) for word in entry["words"])
-
-    def stored(warp: int, sites: Iterable[int]) -> int:
-        """The lanes of a warp that have executed one of the sites."""
-        return int(np.bitwise_or.reduce(made["all"][(made["warp"] == warp) & np.isin(made["site"], [*sites])], initial=0))
-
     writes, others = [int(entry["other_site"]) - 1], [n for n, ins in enumerate(kernel.sites) if ins in found.stores]
-    return any(stored(n, others) & lanes & ~stored(n, writes) for n in range(32) if warps >> n & 1)
+    executed = partial(_executed, made)
+    return any(executed(n, others) & lanes & ~executed(n, writes) for n in range(32) if warps >> n & 1)
+
+
+def _records(grid: Grid) -> np.ndarray:
+    """The records of accesses to global memory."""
+    state, *_, records, _ = grid.observed[SHADOW][1]
+    made = records.view(np.uint8)[: (int(state["taken"][0]) + 1) * shadow.Record.size].view(shadow.Record.numpy_dtype())
+    found: np.ndarray = made[made["clock"] != 0]
+    return found
+
+
+def _executed(made: np.ndarray, warp: int, sites: Iterable[int]) -> int:
+    """The lanes of a warp that have executed one of the sites."""
+    return int(np.bitwise_or.reduce(made["all"][(made["warp"] == warp) & np.isin(made["site"], [*sites])], initial=0))
+
+
+def are_idle(grid: Grid, replicas: np.ndarray) -> bool:
+    """Whether nothing at all comes of what replicas read, in any block: their values reach only registers of their own, and
+    stores to global memory that none of their lanes has executed. replicas: entries of Doubt.REPLICA.
+    """
+    kernel, made = grid.kernel, _records(grid)
+    for entry in replicas:
+        load, warp, lanes = kernel.sites[int(entry["site"])], int(entry["other_site"]) - 1, int(entry["lanes"])
+        function = next(f.function for f in kernel.program.functions.values() if load in f.function.instructions)
+        stores = own_stores(function, load)
+        if stores is None or _executed(made, warp, (n for n, ins in enumerate(kernel.sites) if ins in stores)) & lanes:
+            return False
+    return True
 
 
 def has_strayed(grid: Grid) -> bool:
@@ -191,12 +218,12 @@ def _made(grid: Grid, given: Sequence[tuple[int, int, bool]], buffers: int) -> l
     room, node_room = min(shadow.MOST - 1, max(LEAST_RECORDS, watched >> 4)), min((1 << 31) - 1, max(LEAST_NODES, watched >> 2))
     records, nodes = stale((room + 1) * shadow.Record.size), stale((node_room + 1) * shadow.Node.size)
     operands = grid.kernel.once_stored(address_operands)
-    steady = grid.kernel.once_stored(steady_reads)
+    flags = grid.kernel.once_stored(flags_of_sites)
     sums = grid.kernel.once_stored(sums_of_lanes)
     unread = grid.kernel.once_stored(unread_numbers)
-    state["operands"], state["steady"], state["sums"] = pointer(operands), pointer(steady), pointer(sums)
+    state["operands"], state["flags"], state["sums"] = pointer(operands), pointer(flags), pointer(sums)
     state["unread"] = pointer(unread)
-    parts = [state, by_slot, by_address, sheets, operands, steady, sums, unread]
+    parts = [state, by_slot, by_address, sheets, operands, flags, sums, unread]
     if cells is not None and records is not None and nodes is not None:
         parts += [cells, records, nodes]
         state["records"], state["nodes"], state["room"], state["node_room"] = pointer(records), pointer(nodes), room, node_room
