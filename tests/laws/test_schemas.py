@@ -80,6 +80,7 @@ ELSEWHERE = {  # documents that other tests have a reason to make
     "conformance": "conformance/test_conformance.py", "mutate": "strictness/test_pytest_mutate.py",
     "compare-builds": "builds/test_builds.py",
     "library": "conformance/test_library.py",
+    "same-configs": "doors/triton/test_configs.py",
 }  # fmt: skip
 PTX = stored("turn")
 PROGRAM = """import numpy as np

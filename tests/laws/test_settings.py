@@ -91,7 +91,7 @@ def test_what_exec_says_the_program_reads(row: Setting) -> None:
     """A value of the command line goes into a variable, from which the driver of the program has the same value."""
     text = {"report": "a.jsonl", "why_to": "a.html", "trace": "a.json", "profile_to": "a.html", "device": "sm_80", "why": "z[1]",
             "progress": "never", "autotune": "first", "rules": "races", "nan": "inf",
-            "certify": "needed"}.get(row.name, "3")  # fmt: skip
+            "certify": "needed", "same_configs": "a.jsonl"}.get(row.name, "3")  # fmt: skip
     value = row.read(text) if row.metavar else True
     (said,) = settings.environment_of({row.name: [value] if row.several else value}).items()
     name = said[0].removeprefix(PREFIX).lower()

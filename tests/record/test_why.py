@@ -89,12 +89,12 @@ def test_rows_and_columns_of_a_product_are_named(
     name: str, element: str, a: str, b: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through cp.async, tensor copies of one block for two, ldmatrix and descriptors; of each byte few writes are looked at."""
-    looked = {"last_write": 0, "_write_of": 0}
+    looked = {"last_write": 0, "_writes_of": 0}
     for function in looked:
         monkeypatch.setattr(memory, function, counted(getattr(memory, function), looked))
     monkeypatch.setattr(origins, "last_write", memory.last_write)
     (answer,) = asked_of_example(name, element)
-    assert 0 < looked["_write_of"] < 3 * looked["last_write"], looked
+    assert 0 < looked["_writes_of"] < 3 * looked["last_write"], looked
     said = remarks(answer)
     assert any(r.startswith(f"row of A: {a}") for r in said) and any(r.startswith(f"column of B: {b}") for r in said), said
     assert "was meant" not in str(answer)

@@ -39,7 +39,8 @@ def same(
     modules = [job.load() for job in (a, b)]
     kernels = [module[kernel_name(module, job)] for module, job in zip(modules, (a, b))]
     launches: list[dict[str, Any]] = [
-        {"grid": j.grid, "block": j.block, "args": [x.value for x in j.arguments], "shared": j.shared, "cluster": j.cluster}
+        {"grid": j.grid, "block": j.block, "args": [x.value for x in j.arguments], "shared": j.shared, "cluster": j.cluster,
+         "memory": j.placed()}
         for j in (a, b)
     ]  # fmt: skip
     found = compared(kernels[0], kernels[1], **launches[0], device=device or a.device, launch_b=launches[1])

@@ -315,6 +315,9 @@ DOCUMENTS: dict[str, Shape] = {
             )),
         )), alone=many(many(record("whole: launch", "text: kernel test"))),
     ),
+    "same-configs": record(
+        "text: kernel", "whole: results", configs=many(record("text: grade said", "whole: result", config=by_name(ANY)))
+    ),
     "layout-element": record(
         "flag: ok", "text: instruction operand", elements=_ELEMENTS,
         otherwise=optional(record("text: instruction", elements=_ELEMENTS)),

@@ -107,6 +107,7 @@ class Launcher:
         self.shared = metadata.shared
         self.cluster = cluster_of(metadata, version)
         f = self.function
+        self.types: dict[str, Any] = src.signature
         wanted = list(slots(src.signature, version, getattr(metadata, "tensordesc_meta", None)))
         self.packer = Packer(f.name, wanted, f.params, f.offsets, f.parameter_bytes)
         self.scratch = [(getattr(metadata, f"{kind}_scratch_size", 0) or 0, getattr(metadata, f"{kind}_scratch_align", 1) or 1)
@@ -149,7 +150,7 @@ class Launcher:
         )  # fmt: skip
         if (tuned := trials.get()) is None or not tuned.begun:
             return run()
-        return tuned.run(self, grid, regions, run)
+        return tuned.run(self, grid, args, params, regions, run)
 
     def _allocate(self, grid: tuple[int, int, int], stream: int) -> list[Any]:
         """Scratch memory of a launch, from the allocators that the program set."""

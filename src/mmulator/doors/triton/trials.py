@@ -19,6 +19,7 @@ from mmulator.base.errors import UnsupportedError
 from mmulator.base.findings import Finding
 from mmulator.base.refusals import number
 from mmulator.base.rules.text import AUTOTUNE_IN_PLACE
+from mmulator.doors.triton.configs import Trial, tell
 from mmulator.host.driver import Region, current
 from mmulator.host.driver.streams import LAUNCH, measuring
 from mmulator.host.report import Report
@@ -27,25 +28,7 @@ from mmulator.ptx.tree import Instruction
 from mmulator.runtime.launch.arena import bytes_at
 
 _MOST = 1 << 28  # bytes that are kept of all trials together; the oldest go first
-_WORD = 8  # bytes, of the largest elements
 _NAME = re.compile(r"argument (\d+) \((\w+)\)")
-
-
-@dataclass
-class Trial:
-    """One launch of a Launcher. before, after: the bytes of its arguments, by their labels."""
-
-    launcher: Any
-    grid: tuple[int, int, int]
-    before: dict[str, np.ndarray]
-    after: dict[str, np.ndarray]
-    threads: int
-
-    def changed(self, label: str) -> np.ndarray:
-        """Bytes of an argument that the trial changed, with those beside them: of a new value some bytes may be as before."""
-        found = self.before[label] != self.after[label]
-        words = np.pad(found, (0, -len(found) % _WORD)).reshape(-1, _WORD).any(axis=1)
-        return np.repeat(words, _WORD)[: len(found)]
 
 
 @dataclass
@@ -55,13 +38,17 @@ class Trials:
     begun: bool = False
     kept: list[Trial] = field(default_factory=list)
 
-    def run(self, launcher: Any, grid: tuple[int, int, int], regions: Sequence[Region], run: Callable[[], Report]) -> Report:
-        """Run a launch and keep what it changed."""
+    def run(
+        self, launcher: Any, grid: tuple[int, int, int], args: Sequence[Any], params: bytes, regions: Sequence[Region],
+        run: Callable[[], Report],
+    ) -> Report:  # fmt: skip
+        """Run a launch and keep what it changed. args, params: its arguments as Triton passes them, and as bytes."""
         mine = [r for r in regions if 0 < r.size <= _MOST // 8]
         before = {r.label: bytes_at(r.host, r.size).copy() for r in mine}
         report = run()
         after = {r.label: bytes_at(r.host, r.size).copy() for r in mine}
-        self.kept.append(Trial(launcher, grid, before, after, report.threads))
+        arrays = launcher.packer.arrays(args) if current().settings.same_configs else ()
+        self.kept.append(Trial(launcher, grid, before, after, report.threads, regions, args, bytes(params), arrays))
         while 2 * sum(a.nbytes for t in self.kept for a in t.after.values()) > _MOST:
             self.kept.pop(0)
         return report
@@ -70,6 +57,8 @@ class Trials:
         """Warn, or tell a finding, if the last launch, which counts, read what the others had written."""
         if not self.kept:
             return
+        if wanted := current().settings.same_configs:
+            tell(self.kept, wanted)
         *tried, last = self.kept
         same = next((t for t in tried if (t.launcher, t.grid) == (last.launcher, last.grid)), None)
         if same is None or not any(_other(same, last, label) for label in same.after):

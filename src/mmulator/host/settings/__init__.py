@@ -150,6 +150,11 @@ class Settings:
         "How Triton's autotuner chooses. Default: measure counted work.", metavar="measure|first",
         read=one_of("measure, or first for the first configuration", {word: word for word in ("measure", "first")}),
     )  # fmt: skip
+    same_configs: str = row(
+        "", "exec variable", "`1` says which configurations of an autotuner have one result; a `.jsonl` file gets lines of JSON",
+        "Which configurations of an autotuner have one result; - is text on standard error.", metavar="FILE.jsonl", file=True,
+        read=ending("a file that ends in .jsonl, or - for text on standard error", ".jsonl", also="- 1 0"),
+    )  # fmt: skip
     sanitize: str = row(
         "", "run exec debug pytest marker variable action launch",
         "`1` says what undefined behaviour launches have, `strict` with notes, `raise` as an error",

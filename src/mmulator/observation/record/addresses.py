@@ -168,7 +168,8 @@ def addresses(trail: Trail, step: TrailStep, operand: Address, space: str) -> U6
     key = step.number, id(operand)
     if key not in trail.places:
         trail.places[key] = _addresses(trail, step, operand, space)
-    return trail.places[key]
+    found: U64 | None = trail.places[key]
+    return found
 
 
 def _addresses(trail: Trail, step: TrailStep, operand: Address, space: str) -> U64 | None:

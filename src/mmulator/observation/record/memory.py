@@ -2,8 +2,8 @@
 
 Warp-level matrix load and store instructions: ldmatrix, stmatrix, wmma.load, wmma.store (PTX ISA 9.1)."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from mmulator.matrix.layouts.operands import fragment, memory_bits
 from mmulator.matrix.twin.moves import default_stride
 from mmulator.observation.record.addresses import U64, MemoryWrite, Operands, addresses, elements, operands_of, space_of, value_of
 from mmulator.observation.record.bulk import bulk_span, bulk_write
-from mmulator.observation.record.trail import Trail, TrailStep
+from mmulator.observation.record.trail import NEAR, Trail, TrailStep
 from mmulator.ptx.tree import Address, Immediate, Instruction, NegatedPredicate, Operand, Reg
 from mmulator.runtime.native.state import FULL, LANES
 
@@ -66,7 +66,10 @@ def _tile(trail: Trail, step: TrailStep, form: Form, named: Operands, at: NDArra
 
 def loaded_from(trail: Trail, step: TrailStep, lane: int, register: str, low: int) -> int | None:
     """Generic address of the element whose bits begin at bit `low` of a lane's register; None where it is not known."""
-    found = moved(trail, step)
+    key = step.number, -1  # of no operand: what `moved` said
+    if key not in trail.places:
+        trail.places[key] = moved(trail, step)
+    found = trail.places[key]
     if found is None:
         return None
     operands, places, bits = found
@@ -95,20 +98,39 @@ def stored_at(trail: Trail, step: TrailStep, address: int) -> tuple[int, Operand
     return lane, operands[register], index * bits // 8 + address - int(places[lane, register, index])
 
 
-def last_write(trail: Trail, before: int | None, address: int, own: tuple[TrailStep, int] | None = None) -> MemoryWrite | None:
-    """The newest write to the byte at a generic address; None if the trail has none.
+Reader = tuple[TrailStep, int] | None  # step and lane
+Writes = list[MemoryWrite | None]  # to bytes side by side
 
-    before: number of the step before which it was; None: the end.
-    own: step and lane of who reads local memory, which each lane has for itself.
+
+def last_write(trail: Trail, before: int | None, address: int, reader: Reader = None) -> MemoryWrite | None:
+    """The newest write to the byte at a generic address; None if the trail has none. before, reader: as in `last_writes`."""
+    return next((found[0] for found in last_writes(trail, before, address, 1, reader)), None)
+
+
+def last_writes(trail: Trail, before: int | None, address: int, size: int, reader: Reader = None) -> Iterator[Writes]:
+    """The writes of each step to some bytes, of NEAR bytes side by side, the newest step first; without those that wrote nothing.
+
+    before: number of the step before which they were; None: the end.
+    address, size: generic address of the first byte, and their number.
+    reader: who reads local memory, which each lane has for itself, or shared memory, which each cluster has; None: somebody of
+        the only cluster.
     """
-    for step in trail.writes_before(before, address, _span):
-        ins = trail.instruction(step)
-        if own is not None and step.place is not own[0].place:
+    first, space = address // NEAR * NEAR, space_of(address)
+    cluster = trail.cluster_of(reader[0].block) if reader is not None and space == "shared" else -1
+    for step in trail.writes_near(before, first, _span, cluster):
+        if space == "local" and reader is not None:
+            if step.warp == reader[0].warp:
+                ins, lane = trail.instruction(step), 1 << reader[1]
+                found = [_write_of(trail, step, ins, at, lane) for at in range(address, address + size)]
+                if any(found):
+                    yield found
             continue
-        found = _write_of(trail, step, ins, address, FULL if own is None else 1 << own[1])
-        if found is not None:
-            return found
-    return None
+        key = step.number, first
+        if key not in trail.written:
+            trail.written[key] = _writes_of(trail, step, first)
+        found = trail.written[key][address - first : address - first + size]
+        if any(found):
+            yield found
 
 
 def stores_words(ins: Instruction) -> bool:
@@ -116,6 +138,19 @@ def stores_words(ins: Instruction) -> bool:
     effects = ins.effects
     plain = effects.stored in (Stored.VALUES, Stored.COMBINED) and effects.queue is Queue.NONE
     return plain and ins.form["space"] in ("", "global") and bool(ins.form["type"])
+
+
+def is_followed(trail: Trail, step: TrailStep) -> bool:
+    """Whether it is known where a step writes, if it writes to memory that loads read: not to tensor memory or a queue's."""
+    ins, taking = trail.instruction(step), trail.guard(step)
+    effects = ins.effects
+    if effects.memory in (MemoryEffect.NONE, MemoryEffect.READ) or effects.tensor or effects.hints or not taking:
+        return True
+    if ins.form["space"].startswith("param"):  # of a call
+        return True
+    if effects.memory in (MemoryEffect.COPY, MemoryEffect.REDUCE) or effects.stored is not Stored.NOTHING:
+        return _span(trail, step) != NOWHERE
+    return effects.counted_as not in ("memory", "atomic")  # others write to mbarriers
 
 
 def stores_to(trail: Trail, low: int, high: int) -> bool:
@@ -180,6 +215,8 @@ def _span(trail: Trail, step: TrailStep) -> tuple[int, int]:
         return bulk_span(trail, step, ins) or NOWHERE if effects.memory in (MemoryEffect.COPY, MemoryEffect.REDUCE) else NOWHERE
     elif effects.stored in (Stored.ROWS, Stored.TILE):
         return stored_span(trail, step) or NOWHERE
+    elif effects.holds:
+        at, bytes = addresses(trail, step, _target(ins)[1], "shared"), 4
     elif effects.queue is Queue.BULK or (effects.stored in (Stored.VALUES, Stored.COMBINED) and ins.form["type"]):
         where, operand = _target(ins)
         at = addresses(trail, step, operand, ins.form["space"])
@@ -200,19 +237,66 @@ def _target(ins: Instruction) -> tuple[int, Address]:
 
 def _write_of(trail: Trail, step: TrailStep, ins: Instruction, address: int, lanes: int) -> MemoryWrite | None:
     """The write of a step to the byte at an address by one of some lanes."""
+    if (own := _own_addresses(trail, step, ins)) is not None:
+        at, size, made = own
+        hit = _hit(trail, step, at, size, address, lanes)
+        return None if hit is None else made(*hit)
     effects = ins.effects
-    if effects.memory is MemoryEffect.COPY and effects.queue is Queue.COPIES and effects.step is Step.ISSUE:
-        return _copied(trail, step, ins, address)
-    if effects.queue is Queue.BULK and "b" in operands_of(ins):  # st.async and red.async
-        return _stored(trail, step, ins, address, lanes)
     if effects.queue is Queue.BULK and effects.memory in (MemoryEffect.COPY, MemoryEffect.REDUCE):
         return bulk_write(trail, step, ins, address)
     if effects.stored in (Stored.ROWS, Stored.TILE):
-        hit = stored_at(trail, step, address)
-        return None if hit is None else MemoryWrite(step, hit[0], hit[1], hit[2], "b32")
-    if effects.stored in (Stored.VALUES, Stored.COMBINED) and ins.form["type"]:
-        return _stored(trail, step, ins, address, lanes)
+        found = stored_at(trail, step, address)
+        return None if found is None else MemoryWrite(step, found[0], found[1], found[2], "b32")
     return None
+
+
+def _writes_of(trail: Trail, step: TrailStep, first: int) -> Writes:
+    """The writes of a step to NEAR bytes; of several lanes that write one byte, that of the highest."""
+    ins = trail.instruction(step)
+    own = _own_addresses(trail, step, ins)
+    if own is None:
+        return [_write_of(trail, step, ins, at, FULL) for at in range(first, first + NEAR)]
+    (at, size, made), found = own, cast(Writes, [None] * NEAR)
+    if at is not None:
+        away, taking = (at - np.uint64(first)).view(np.int64), trail.guard(step)
+        for lane in np.flatnonzero((away > -size) & (away < NEAR)).tolist():
+            start = int(away[lane])
+            for n in range(max(0, start), min(NEAR, start + size)) if taking >> lane & 1 else ():
+                found[n] = made(lane, n - start)
+    return found
+
+
+Made = Callable[[int, int], MemoryWrite]  # what a lane writes to one of its bytes, by the numbers of both
+
+
+def _own_addresses(trail: Trail, step: TrailStep, ins: Instruction) -> tuple[U64 | None, int, Made] | None:
+    """(address of each lane, bytes that it writes there, the write of a byte) of an instruction whose lanes write each on its
+    own; None of another.
+    """
+    effects = ins.effects
+    if effects.memory is MemoryEffect.COPY and effects.queue is Queue.COPIES and effects.step is Step.ISSUE:
+        to, source, *sizes = ins.operands
+        if not (isinstance(to, Address) and isinstance(source, Address) and sizes and isinstance(sizes[0], Immediate)):
+            return None
+        origin = addresses(trail, step, source, "global")
+
+        def copied(lane: int, byte: int) -> MemoryWrite:
+            known = origin is not None and byte < source_bytes(trail, step, ins, lane)
+            return MemoryWrite(step, lane, None, byte, "b8", int(origin[lane]) + byte if known and origin is not None else None)
+
+        return None if origin is None else addresses(trail, step, to, "shared"), int(sizes[0].value), copied
+    if effects.holds:  # the address of what was allocated
+        return addresses(trail, step, _target(ins)[1], "shared"), 4, lambda lane, byte: MemoryWrite(step, lane, None, byte, "b32")
+    bulk, kind = effects.queue is Queue.BULK, ins.form["type"]
+    if not ("b" in operands_of(ins) if bulk else effects.stored in (Stored.VALUES, Stored.COMBINED) and kind):
+        return None  # of the queue st.async and red.async alone store what a register has
+    where, operand = _target(ins)
+    values = elements(ins.operands[where + 1])
+    size = type_bits(kind) // 8
+    return (
+        addresses(trail, step, operand, ins.form["space"]), size * len(values),
+        lambda lane, byte: MemoryWrite(step, lane, values[byte // size], byte % size, kind),
+    )  # fmt: skip
 
 
 def values_of(ins: Instruction) -> tuple[Operand, ...]:
@@ -230,35 +314,6 @@ def _hit(trail: Trail, step: TrailStep, at: U64 | None, bytes: int, address: int
         if taking >> int(lane) & 1:
             return int(lane), address - int(at[lane])
     return None
-
-
-def _stored(trail: Trail, step: TrailStep, ins: Instruction, address: int, lanes: int) -> MemoryWrite | None:
-    where, operand = _target(ins)
-    type_name = ins.form["type"]
-    values = elements(ins.operands[where + 1])
-    size = type_bits(type_name) // 8
-    at = addresses(trail, step, operand, ins.form["space"])
-    hit = _hit(trail, step, at, size * len(values), address, lanes)
-    if hit is None:
-        return None
-    lane, byte = hit
-    return MemoryWrite(step, lane, values[byte // size], byte % size, type_name)
-
-
-def _copied(trail: Trail, step: TrailStep, ins: Instruction, address: int) -> MemoryWrite | None:
-    to, source, *sizes = ins.operands
-    if not (isinstance(to, Address) and isinstance(source, Address) and sizes and isinstance(sizes[0], Immediate)):
-        return None
-    at = addresses(trail, step, to, "shared")
-    hit = _hit(trail, step, at, int(sizes[0].value), address)
-    if hit is None:
-        return None
-    lane, byte = hit
-    origin = addresses(trail, step, source, "global")
-    if origin is None:
-        return None
-    there = source_bytes(trail, step, ins, lane)
-    return MemoryWrite(step, lane, None, byte, "b8", int(origin[lane]) + byte if byte < there else None)
 
 
 def source_bytes(trail: Trail, step: TrailStep, ins: Instruction, lane: int) -> int:

@@ -105,19 +105,14 @@ def _element(trail: Trail, step: TrailStep, lane: int, register: str, low: int) 
     if isinstance(c_register, Reg):
         value = trail.register(step, c_register.name)
         c = None if value is None else int(value[lane]) >> low & (1 << d.bits) - 1
-    key = step.number, step.place.address
-    if key not in trail.matrices:
-        if len(trail.matrices) >= MATRICES:
-            trail.matrices.clear()
-        trail.matrices[key] = tuple(_matrix(trail, step, form, named, side, quarter) for side in "ab")
-    a, b = trail.matrices[key]
+    a, b = matrices(trail, step)
     if a is None or b is None:
         return None
     left, right = (m if m.ndim == 2 else m[which] for m in (a, b))
     line, other = left[row], right[:, column]
     positions = np.arange(len(line))
     if form.sparse:
-        found = _kept(trail, step, form, named, row, quarter)
+        found = kept(trail, step, form, named, row, quarter)
         if found is None:
             return None
         positions = found
@@ -125,18 +120,31 @@ def _element(trail: Trail, step: TrailStep, lane: int, register: str, low: int) 
     a_at = _places(trail, step, form, named, "a", quarter, row, np.arange(len(line)), which)
     b_at = _places(trail, step, form, named, "b", quarter, column, positions, which)
     scales = [value_of(trail, step, lane, named.get(f"imm-scale-{x}")) or 1 for x in "ab"]
-    factors = [_factors(trail, step, form, named, side, line) for side, line in (("a", row), ("b", column))]
-    raw = [tuple(_byte(trail, step, place) for place in side) for side in factors]
+    scaling = [factors(trail, step, form, named, side, line) for side, line in (("a", row), ("b", column))]
+    raw = [tuple(_byte(trail, step, place) for place in side) for side in scaling]
     sign = -1 if [signed32(x) for x in scales].count(-1) == 1 else 1
     return ProductElement(
         dot_key(form), form.k, row, column, tuple(map(int, line)), tuple(map(int, other)), c, sign,
         InRegister(lane, c_register.name, low) if isinstance(c_register, Reg) else None, tuple(positions.tolist()),
-        a_at, b_at, raw[0], raw[1], factors[0], factors[1],
+        a_at, b_at, raw[0], raw[1], scaling[0], scaling[1],
         d_at=InRegister(lane, register, low) if "scale-d" in named else None,
     )  # fmt: skip
 
 
-def _factors(trail: Trail, step: TrailStep, form: Form, named: Operands, side: str, line: int) -> tuple[InRegister, ...]:
+def matrices(trail: Trail, step: TrailStep) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+    """A [m, k] and B [k, n] of a matrix instruction as raw elements, with an axis for copies before; None where not known."""
+    if step.number not in trail.matrices:
+        if len(trail.matrices) >= MATRICES:
+            trail.matrices.clear()
+        ins = trail.instruction(step)
+        form, named = ins.form, operands_of(ins)
+        quarter = step.place.warp % 4 if form.lanes > LANES else 0
+        trail.matrices[step.number] = tuple(_matrix(trail, step, form, named, side, quarter) for side in "ab")
+    found: tuple[NDArray[Any] | None, NDArray[Any] | None] = trail.matrices[step.number]
+    return found
+
+
+def factors(trail: Trail, step: TrailStep, form: Form, named: Operands, side: str, line: int) -> tuple[InRegister, ...]:
     """Where the scale factors of a row of A, or of a column of B, are; none without block scaling. Selectors of the warp's first
     lane count, and of those in registers the bits that a selector has."""
     data = named.get(f"scale-{side}-data")
@@ -215,7 +223,7 @@ def described(trail: Trail, step: TrailStep, name: str) -> tuple[int, bool, tupl
     return None if read is None or word is None else (word, trans, read)
 
 
-def _kept(trail: Trail, step: TrailStep, form: Form, named: Operands, row: int, quarter: int) -> NDArray[Any] | None:
+def kept(trail: Trail, step: TrailStep, form: Form, named: Operands, row: int, quarter: int) -> NDArray[Any] | None:
     """The k of each element of a row of sparse A."""
     register, selector = (named.get(own, named.get(other)) for own, other in (("e", "sp-meta"), ("f", "sp-sel")))
     if not (isinstance(register, Reg) and isinstance(selector, Immediate)):

@@ -88,28 +88,30 @@ CellWrite = StoredCell | ProductCell | CopiedCell | MovedCell
 
 
 class Cells:
-    """Answers about tensor memory. trail: the steps of the cluster, all of them."""
+    """Answers about the tensor memory of a cluster. trail: has all its steps. cluster: its number; -1: the only one."""
 
-    def __init__(self, trail: Trail) -> None:
+    def __init__(self, trail: Trail, cluster: int) -> None:
         self.trail = trail
-        stores = [(float(s.number), s) for s in trail.steps if stores_cells(trail.instruction(s))]
-        carried = [(op.time - 0.5, op) for op in trail.pipe.operations]
+        self._operations = [op for op in trail.pipe.operations if cluster in (-1, trail.cluster_of(op.block))]
+        self._steps = [s for s in trail.steps if cluster in (-1, trail.cluster_of(s.block))]
+        stores = [(float(s.number), s) for s in self._steps if stores_cells(trail.instruction(s))]
+        carried = [(op.time - 0.5, op) for op in self._operations]
         both: list[tuple[float, Any]] = sorted([*stores, *carried], key=lambda one: one[0])
         self._times, self.writes = [at for at, _ in both], [write for _, write in both]
         self._name_issues()
 
     def _name_issues(self) -> None:
         """Give each operation the step that issued it: operations of a thread are carried out in the order of their issue."""
-        found: dict[tuple[int, int, int], list[TrailStep]] = defaultdict(list)
-        for step in self.trail.steps:
+        found: dict[tuple[tuple[int, int], int, int], list[TrailStep]] = defaultdict(list)
+        for step in self._steps:
             ins = self.trail.instruction(step)
             if ins.effects.queue is Queue.TENSOR and ins.effects.memory in (MemoryEffect.COPY, MemoryEffect.REDUCE):
                 taking = self.trail.guard(step)
                 for lane in (n for n in range(LANES) if taking >> n & 1):
-                    found[step.place.address, step.site, lane].append(step)
+                    found[step.warp, step.site, lane].append(step)
         issues = {key: iter(steps) for key, steps in found.items()}
-        for op in self.trail.pipe.operations:
-            op.step = next(issues[op.place.address, op.site, op.lane])
+        for op in self._operations:
+            op.step = next(issues[(op.block, op.place.warp), op.site, op.lane])
 
     def before(self, step: TrailStep) -> int:
         """The number of writes to tensor memory before a step."""
@@ -185,11 +187,12 @@ class Cells:
         return [InCell(step.place.cta, at[0], at[1] + n, 0, self.before(step)) for n in range(wide)]
 
 
-def cells_of(trail: Trail) -> Cells:
-    """Answers about the tensor memory of a trail."""
-    if trail.tensor is None:
-        trail.tensor = Cells(trail)
-    found: Cells = trail.tensor
+def cells_of(trail: Trail, block: int | None = None) -> Cells:
+    """Answers about the tensor memory of the cluster of a block; None: of the only cluster."""
+    cluster = -1 if block is None else trail.cluster_of(block)
+    if cluster not in trail.tensor:
+        trail.tensor[cluster] = Cells(trail, cluster)
+    found: Cells = trail.tensor[cluster]
     return found
 
 
@@ -233,8 +236,11 @@ def tensor_product(made: ProductCell) -> ProductElement:
     d = variant.decode(int(op.table["word"]))
     second = op.ctas.index(cta)
     stored = d.k // 2 if d.sparse else d.k
-    a_at, a = _row_of_a(op, d, cta, made.row, stored, number)
-    b_at, b = _column_of_b(op, d, made.column)
+    if ("a", cta, made.row) not in op.lines:
+        op.lines["a", cta, made.row] = _row_of_a(op, d, cta, made.row, stored, number)
+    if ("b", cta, made.column) not in op.lines:
+        op.lines["b", cta, made.column] = _column_of_b(op, d, made.column)
+    (a_at, a), (b_at, b) = op.lines["a", cta, made.row], op.lines["b", cta, made.column]
     positions: Sequence[int] = range(d.k)
     if d.sparse:
         positions = _kept(op, d, cta, made.row, stored)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,17 +56,19 @@ class TensorOperation:
     """tcgen05.mma, cp or shift, as it was carried out.
 
     time: number of the step before which it was.
-    place, lane, site: the warp and the lane that issued it, and the instruction.
+    place, block, lane, site: the warp with its block and the lane that issued it, and the instruction.
     ctas: numbers in the cluster of the CTAs that take part: one, or the even and the odd one of a pair.
     work: its operands, a TensorWork.
     table: what its instruction descriptor decides, a TensorTable; None for cp and shift.
     shared: CTA -> image of shared memory.
     cells: (CTA, first column) -> the cells that it reads, uint32 [128 lanes, columns].
     step: the TrailStep that issued it.
+    lines: rows of A and columns of B that were looked up: (side, CTA, number) -> (places, raw elements).
     """
 
     time: int
     place: WarpPlace
+    block: int
     lane: int
     site: int
     ctas: tuple[int, ...]
@@ -75,6 +77,7 @@ class TensorOperation:
     shared: dict[int, Pages]
     cells: dict[tuple[int, int], NDArray[np.uint32]]
     step: Any = None
+    lines: dict[tuple[str, int, int], Any] = field(default_factory=dict)
 
     def cell(self, cta: int, lane: int, column: int) -> int | None:
         """The bits of a cell that it read; None for one that it did not read."""
@@ -108,6 +111,7 @@ class TensorPipe:
         self.operations: list[TensorOperation] = []
         self._images = images
         self._tables: dict[int, np.void] = {}
+        self._newest: dict[int, TensorOperation] = {}  # of each cluster
 
     def carried(self, time: int, place: WarpPlace, issued: Sequence[Issued], stored: bool) -> None:
         """Record operations that are about to read their operands together.
@@ -128,8 +132,12 @@ class TensorPipe:
         table = self._table(int(work["table"])) if issued.multiplies else None
         moves = table is None and not work["mode"]
         shared = {} if moves else {n: self._images.take(place, n) for n in ctas}
-        last = self.operations[-1] if self.operations else None
-        new = TensorOperation(time, issued.place, int(t["lane"]), int(t["site"]), ctas, work, table, shared, {})
+        cluster = place.resident.number
+        last = self._newest.get(cluster)
+        new = TensorOperation(
+            time, issued.place, issued.place.block, int(t["lane"]), int(t["site"]), ctas, work, table, shared, {}
+        )  # fmt: skip
+        self._newest[cluster] = new
         if table is not None:
             added = bool(work["adds"]) and (stored or not new.continues(last))
             for first, count in _columns_read(work, table, added):

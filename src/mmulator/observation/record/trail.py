@@ -25,7 +25,7 @@ from mmulator.ptx.program.addresses import HEADER_LOCAL
 from mmulator.ptx.program.frames import slot_bytes
 from mmulator.ptx.program.uses import uses_and_defs
 from mmulator.ptx.tree import Address, Instruction, Symbol, flatten
-from mmulator.runtime.native.state import LANES, Warp
+from mmulator.runtime.native.state import LANES
 
 if TYPE_CHECKING:
     from mmulator.runtime.compiled import CompiledKernel
@@ -75,6 +75,11 @@ class TrailStep(NamedTuple):
     frame: int
     before: tuple[bytes, ...]
 
+    @property
+    def warp(self) -> tuple[int, int]:
+        """(block, number) of the warp. Its place is that of other warps, too: a cluster gets the memory of one that ended."""
+        return self.block, self.place.warp
+
 
 def functions_of(kernel: CompiledKernel) -> dict[Instruction, str]:
     """The function that each instruction of a kernel belongs to, by its name."""
@@ -90,7 +95,7 @@ class Trail:
     sites: the kernel's instructions.
     steps: what was executed, in order.
     pipe: operations of tensor memory.
-    reads: (number of a step, first warp's place, number of the operation, image of shared memory) when a wgmma read its operands.
+    reads: (number of a step, first warp, number of the operation, image of shared memory) when a wgmma read its operands.
     read: gives bytes of device memory at a generic address, for tensor maps.
     begun: gives such bytes as the launch found them; None where it cannot write.
     goes_on: whether accesses that cannot be are left out (How.keep_going).
@@ -101,8 +106,8 @@ class Trail:
         self.steps: list[TrailStep] = []
         self.images = Images()
         self.pipe = TensorPipe(self.images)
-        self._seen = 0  # steps that were looked at for tcgen05.st
-        self.reads: list[tuple[int, WarpPlace, int, tuple[bytes, ...]]] = []
+        self._seen: dict[int, int] = {}  # of each cluster: steps that were looked at for tcgen05.st
+        self.reads: list[tuple[int, tuple[int, int], int, tuple[bytes, ...]]] = []
         if only is None:
             self.observer = Steps(self.stepped, self._read, carried=self._carried)
         else:
@@ -136,13 +141,14 @@ class Trail:
     def _read(self, place: WarpPlace, number: int, site: int) -> None:
         if self.cluster is not None and place.resident.number != self.cluster:
             return
-        self.reads.append((self.observer.count, place, number, self.images.take(place, place.cta)))
+        self.reads.append((self.observer.count, (place.block, place.warp), number, self.images.take(place, place.cta)))
 
     def _carried(self, place: WarpPlace, transfers: list[np.void]) -> None:
         if self.cluster is not None and place.resident.number != self.cluster:
             return
-        stored = any(stores_cells(self.instruction(step)) for step in self.steps[self._seen :])
-        self._seen = len(self.steps)
+        cluster = place.resident.number
+        stored = any(stores_cells(self.instruction(step)) for step in self.steps[self._seen.get(cluster, 0) :])
+        self._seen[cluster] = len(self.steps)
         issued = [
             Issued(t, self.observer.place(int(t["warp"])), self.kernel.executed[int(t["site"])].effects.multiplies)
             for t in transfers
@@ -210,23 +216,31 @@ class Trail:
     def index(self) -> None:
         """Make ready for questions: when the launch is over."""
         self.numbers = [s.number for s in self.steps]
-        self._writes: dict[tuple[int, int, str], list[int]] = defaultdict(list)
+        self._writes: dict[tuple[tuple[int, int], int, str], list[int]] = defaultdict(list)
         self._stores: list[int] = []
         self._spans: NDArray[np.uint64] | None = None
-        self._near: dict[int, list[tuple[int, int, int]]] = {}  # by address: stores to bytes near it
-        self._issued: dict[int, list[int]] = defaultdict(list)
-        self._read_at = {(place.address, number): (time, image) for time, place, number, image in reversed(self.reads)}
+        self._near: dict[tuple[int, int], list[tuple[int, TrailStep]]] = {}  # by cluster and address: stores to bytes near it
+        self._clusters: dict[int, int] = {}
+        self._issued: dict[tuple[int, int], list[int]] = defaultdict(list)
+        self._read_at = {(warp, number): (time, image) for time, warp, number, image in reversed(self.reads)}
         self._image: tuple[Any, tuple[int, bytes] | None] = None, None
         self.products: dict[tuple[int, int, str, int], Any] = {}  # a cache of observation/record/products.py
-        self.matrices: dict[tuple[int, int], Any] = {}  # another
-        self.places: dict[tuple[int, int], NDArray[np.uint64] | None] = {}  # a cache of observation/record/memory.py
-        self.tensor: Any = None  # of observation/record/tensor_cells.py
+        self.matrices: dict[int, Any] = {}  # another
+        self.places: dict[tuple[int, int], Any] = {}  # a cache of observation/record/memory.py
+        self.written: dict[tuple[int, int], list[Any]] = {}  # another
+        self.tensor: dict[int, Any] = {}  # of observation/record/tensor_cells.py
         for n, step in enumerate(self.steps):
             site = self.site(step.site)
             if site.instruction.effects.memory in WRITES:
                 self._stores.append(n)
             for name in site.written:
-                self._writes[step.place.address, step.frame, name].append(n)
+                self._writes[step.warp, step.frame, name].append(n)
+
+    def cluster_of(self, block: int) -> int:
+        """Number of the cluster of a block, by their numbers in the grid."""
+        if block not in self._clusters:
+            self._clusters[block] = self.shape.cluster_of(block)
+        return self._clusters[block]
 
     def at(self, number: int) -> TrailStep | None:
         """The step of this number; None if it is of another CTA."""
@@ -235,12 +249,17 @@ class Trail:
 
     def writers(self, step: TrailStep, name: str, lane: int) -> Iterator[tuple[TrailStep, bool]]:
         """Steps that name a register as a result, the newest before a step first, each with whether the lane took part."""
-        found = self._writes.get((step.place.address, step.frame, name), [])
-        end = bisect_left(found, bisect_left(self.numbers, step.number))
-        for n in reversed(found[:end]):
-            writer = self.steps[n]
+        found = self._writes.get((step.warp, step.frame, name), [])
+        for k in range(bisect_left(found, bisect_left(self.numbers, step.number)) - 1, -1, -1):
+            writer = self.steps[found[k]]
             if writer.lanes >> lane & 1:
                 yield writer, bool(self.guard(writer) >> lane & 1)
+
+    def newest(self, step: TrailStep, name: str) -> TrailStep | None:
+        """The newest step before a step that names a register as a result, whatever its lanes; None if there is none."""
+        found = self._writes.get((step.warp, step.frame, name), [])
+        k = bisect_left(found, bisect_left(self.numbers, step.number))
+        return self.steps[found[k - 1]] if k else None
 
     def writer(self, step: TrailStep, name: str, lane: int) -> TrailStep | None:
         """The newest step before a step that wrote a register in a lane; None if there is none."""
@@ -250,7 +269,7 @@ class Trail:
         """Whether an instruction between two steps of a warp reads a register or a copy of it, but for products."""
         first, last = (bisect_left(self.numbers, s.number) for s in (after, before))
         names = {name}
-        for site in (self.site(s.site) for s in self.steps[first + 1 : last] if s.place is before.place):
+        for site in (self.site(s.site) for s in self.steps[first + 1 : last] if s.warp == before.warp):
             if names.isdisjoint(site.read) or site.instruction.effects.multiplies:
                 continue
             if site.instruction.effects.algebra is not Algebra.COPY:
@@ -262,7 +281,7 @@ class Trail:
         """The call that entered the function that executes a step; None if it is not known."""
         for n in range(bisect_left(self.numbers, step.number) - 1, -1, -1):
             s = self.steps[n]
-            mine = s.place is step.place and s.lanes >> lane & 1 and s.frame != step.frame
+            mine = s.warp == step.warp and s.lanes >> lane & 1 and s.frame != step.frame
             if mine and self.instruction(s).effects.ends is Ends.CALL:
                 return s
         return None
@@ -272,22 +291,25 @@ class Trail:
             self._spans = np.array([span(self, self.steps[n]) for n in self._stores], np.uint64).reshape(-1, 2)
         return self._spans
 
-    def writes_before(
-        self, number: int | None, address: int, span: Callable[[Trail, TrailStep], tuple[int, int]]
+    def writes_near(
+        self, number: int | None, first: int, span: Callable[[Trail, TrailStep], tuple[int, int]], cluster: int = -1
     ) -> Iterator[TrailStep]:
-        """The steps that may write the byte at a generic address, the newest first.
+        """The steps that may write to NEAR bytes, the newest first.
 
         number: of the step before which they are; None: the end.
+        first: generic address of the first byte, a multiple of NEAR.
         span: gives the first address that a step may write, and the one behind the last.
+        cluster: whose steps; -1: those of all.
         """
-        first = address // NEAR * NEAR
-        if first not in self._near:
+        near = self._near.get((cluster, first))
+        if near is None:
             low, high = self._spanned(span).T
-            hits = np.flatnonzero((low < np.uint64(first + NEAR)) & (np.uint64(first) < high))
-            self._near[first] = [(self._stores[k], *self._spanned(span)[k].tolist()) for k in hits.tolist()]
-        near = self._near[first]
-        end = len(near) if number is None else bisect_left(near, (bisect_left(self.numbers, number),))
-        yield from (self.steps[n] for n, low, high in reversed(near[:end]) if low <= address < high)
+            hits = np.flatnonzero((low < np.uint64(first + NEAR)) & (np.uint64(first) < high)).tolist()
+            steps = [self.steps[self._stores[k]] for k in hits]
+            near = [(s.number, s) for s in steps if cluster < 0 or self.cluster_of(s.block) == cluster]
+            self._near[cluster, first] = near
+        for k in range(len(near) if number is None else bisect_left(near, (number,)), 0, -1):
+            yield near[k - 1][1]
 
     def stores_to(self, low: int, high: int, span: Callable[[Trail, TrailStep], tuple[int, int]]) -> bool:
         """Whether a step may write to an address from `low` to below `high`. span: as in `writes_before`."""
@@ -295,20 +317,20 @@ class Trail:
 
     def operands_read(self, step: TrailStep) -> tuple[int, bytes] | None:
         """(time, image of the CTA's shared memory) when the wgmma that a step issued read its operands."""
-        number = bisect_left(self._issues(step.place.address), step.number)  # operations of a warp are numbered from 0
-        key = step.place.address - step.place.warp % 4 * Warp.size, number
+        number = bisect_left(self._issues(step.warp), step.number)  # operations of a warp are numbered from 0
+        key = (step.block, step.place.warp & ~3), number
         if self._image[0] != key:  # the newest answer
             found = self._read_at.get(key)
             self._image = key, None if found is None else (found[0], b"".join(found[1]))
         return self._image[1]
 
-    def _issues(self, warp: int) -> list[int]:
+    def _issues(self, warp: tuple[int, int]) -> list[int]:
         """Numbers of the steps at which a warp issued wgmma."""
         if not self._issued:
             for step in self.steps:
                 effects = self.instruction(step).effects
                 if effects.queue is Queue.WGMMA and effects.multiplies:
-                    self._issued[step.place.address].append(step.number)
+                    self._issued[step.warp].append(step.number)
         return self._issued[warp]
 
 

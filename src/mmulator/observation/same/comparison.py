@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,16 +17,13 @@ from mmulator.base.distance import distances
 from mmulator.base.errors import ExecutionFault, LaunchError, LimitReached
 from mmulator.host.campaign import Snapshot
 from mmulator.host.module import Kernel
-from mmulator.isa.types import TYPES
-from mmulator.observation.record.launches.answers import read
 from mmulator.observation.record.memory import stores_to
-from mmulator.observation.record.names import DeviceArray, DeviceNames
-from mmulator.observation.record.trail import Trail
 from mmulator.observation.same.expressions import Expressions, Uncovered
-from mmulator.observation.same.graph import ExpressionGraph, Pieces, cut, joined
+from mmulator.observation.same.graph import ExpressionGraph
 from mmulator.observation.same.ring import Ring
-from mmulator.runtime.launch.arena import bytes_at, pointer
-from mmulator.runtime.launch.launch import How, Launch
+from mmulator.observation.same.side import Side
+from mmulator.runtime.launch.arena import pointer
+from mmulator.runtime.launch.regions import Region
 
 SAME, ALGEBRA, DIFFERENT, UNDECIDED = GRADES = "same bits", "same algebra", "different", "not decided"
 DRAWS = 2  # of fingerprints: a wrong answer of both has a chance of 2 ** -120
@@ -101,79 +97,9 @@ class Sameness:
         }  # fmt: skip
 
 
-class Side:
-    """One of the two kernels, with its launch.
-
-    kernel, launch: what runs.
-    arrays: the arrays that it was given, by the number of the argument.
-    """
-
-    def __init__(self, kernel: Kernel, given: Mapping[str, Any], device: str | None) -> None:
-        self.kernel = kernel
-        self.launch: Launch = kernel.prepared(
-            given["grid"], given["block"], given["args"], given.get("shared", 0), device or kernel.module.default_device,
-            given.get("cluster"),
-        )  # fmt: skip
-        self.names = DeviceNames.of(self.launch, {})
-        self.memory = Snapshot(self.launch.writable())
-        values = self.launch.arguments.values
-        self.arrays = {n: value for n, value in enumerate(values) if isinstance(value, np.ndarray) and value.nbytes}
-        self.places: list[tuple[int, DeviceArray]] = []
-        for n, array in self.arrays.items():
-            buffer = next(
-                b for b in (*self.launch.arguments.buffers, *self.launch.arguments.regions) if _host(b) == pointer(array)
-            )  # fmt: skip
-            name = kernel.signature.params[n].name
-            self.places.append((n, DeviceArray(name, buffer.start, array.nbytes, array.shape, array.itemsize, array.dtype)))
-
-    def run(self) -> dict[int, np.ndarray]:
-        """The contents of the arrays when the launch is over; they are afterwards as they were."""
-        try:
-            self.launch.run(How(threads=1))
-            return {n: a.copy() for n, a in self.arrays.items()}
-        finally:
-            self.memory.restore()
-
-    def expressions(self, graph: ExpressionGraph, keys: Mapping[int, int]) -> tuple[Expressions, dict[int, np.ndarray]]:
-        """The expressions of the launch, and what it left in its arrays. keys: the input that each array is."""
-        trail = Trail()
-        given = self.launch.arguments
-        regions = [(r.start, bytes_at(r.host, r.size)) for r in (*given.buffers, *given.regions)]
-        regions += [(start, a.view(np.uint8).reshape(-1)) for start, a, _ in self.kernel.module.image.buffers]
-        trail.read = partial(read, given.params, regions)
-        try:
-            self.launch.run(How(threads=1, watched=False), [trail.observer])
-            left = {n: a.copy() for n, a in self.arrays.items()}
-        finally:
-            self.memory.restore()
-        trail.index()
-        kinds = [(p.name, p.type) for p in self.kernel.function.params]
-
-        def inputs(address: int, size: int) -> Pieces | None:
-            found = next(((n, a) for n, a in self.places if a.start <= address and address + size <= a.start + a.size), None)
-            if found is None:
-                return None
-            number, array = found
-            step, first = array.itemsize, (address - array.start) // array.itemsize
-            last = (address + size - 1 - array.start) // step
-            whole = joined([
-                graph.result("input", (keys[number], at, str(array.dtype)), (), 8 * step) for at in range(first, last + 1)
-            ])
-            return cut(whole, 8 * (address - array.start - first * step), 8 * size)
-
-        def parameter(name: str, at: int, size: int) -> Pieces | None:
-            number, kind = next((n, kind) for n, (own, kind) in enumerate(kinds) if own == name)
-            if kind not in TYPES or TYPES[kind].kind != "float":
-                return None
-            found = graph.result("input", ("parameter", number, repr(given.values[number])), (), TYPES[kind].bits)
-            return cut(found, 8 * at, 8 * size)
-
-        return Expressions(trail, graph, inputs, parameter, self.launch.device), left
-
-
 def same(
     kernel_a: Kernel, kernel_b: Kernel, grid: Any, block: Any, args: Sequence[Any], shared: int = 0, device: str | None = None,
-    launch_b: Mapping[str, Any] | None = None, cluster: Any = None,
+    launch_b: Mapping[str, Any] | None = None, cluster: Any = None, memory: Sequence[Region] = (),
 ) -> Sameness:  # fmt: skip
     """Whether two kernels store the same bits, for all values of their inputs at one size.
 
@@ -183,13 +109,14 @@ def same(
         are inputs: the grade "same bits" holds for all their values. Other numbers are fixed.
     shared: dynamic shared bytes.
     device: whose arithmetic; default: that of .target of each.
-    launch_b: grid, block, args, shared of the second kernel where they are others. An array of both is one input; else the n-th
-        array of one is the n-th of the other.
+    launch_b: grid, block, args, shared, cluster, memory of the second kernel where they are others. An array of both is one
+        input; else the n-th array of one is the n-th of the other.
     cluster: blocks of a cluster.
+    memory: what pointers in structs and in other memory lead to.
 
     Raises LaunchError and UnsupportedError as `Kernel.launch`; ExecutionFault if one of the kernels does not end.
     """
-    first = {"grid": grid, "block": block, "args": args, "shared": shared, "cluster": cluster}
+    first = {"grid": grid, "block": block, "args": args, "shared": shared, "cluster": cluster, "memory": memory}
     a = Side(kernel_a, first, device)
     b = Side(kernel_b, {**first, **(launch_b or {})}, device)
     pairs = _pairs(a, b)
@@ -197,11 +124,6 @@ def same(
         raise LaunchError("same: the kernels have no array in common", hint="give both kernels the array that they store to")
     with deep():
         return _graded(a, b, pairs)
-
-
-def _host(buffer: Any) -> int:
-    owner = buffer.owner[0] if isinstance(buffer.owner, tuple) else buffer.owner
-    return pointer(owner) if isinstance(owner, np.ndarray) else int(buffer.host)
 
 
 def _pairs(a: Side, b: Side) -> list[tuple[int, int]]:
@@ -305,7 +227,7 @@ def _counterexample(a: Side, b: Side, pairs: list[tuple[int, int]]) -> Counterex
                     if attempt == TRIES:  # all bit patterns: NaNs, infinities, subnormal numbers
                         x.reshape(-1).view(np.uint8)[:] = rng.integers(0, 256, x.nbytes, np.uint8)
                     b.arrays[m].reshape(-1).view(np.uint8)[:] = x.reshape(-1).view(np.uint8)
-            given = {a.kernel.signature.params[n].name: x.copy() for n, x in a.arrays.items()}
+            given = {place.name: a.arrays[n].copy() for n, place in a.places}
             for side in (a, b):
                 side.memory = Snapshot(side.launch.writable())
             try:

@@ -5,22 +5,28 @@ decides are constant, as the machine had them. Conditions and addresses are no p
 `leans` says so.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from mmulator.base.errors import MmulatorError
-from mmulator.isa.effects import Ends, Flow, MemoryEffect, Stored, Together
+from mmulator.isa.effects import Algebra, Ends, Flow, MemoryEffect, Stored, Together
 from mmulator.isa.types import TYPES, type_bits
-from mmulator.matrix.numerics.element import explain_element
-from mmulator.matrix.numerics.profiles import profile_for
 from mmulator.observation.record.addresses import InCell, InRegister, MemoryWrite, Place, elements, space_of
 from mmulator.observation.record.addresses import value_of as concrete
 from mmulator.observation.record.cause import span_text
-from mmulator.observation.record.memory import impossible, last_write, loaded_from, loads
+from mmulator.observation.record.memory import (
+    Writes,
+    combined,
+    combines,
+    impossible,
+    is_followed,
+    last_writes,
+    loaded_from,
+    loads,
+    values_of,
+)
 from mmulator.observation.record.parts import is_predicate, known_type, part_of, shuffle_lane
-from mmulator.observation.record.products import ProductElement, product_element
 from mmulator.observation.record.tensor_cells import (
     CopiedCell,
     MovedCell,
@@ -31,26 +37,18 @@ from mmulator.observation.record.tensor_cells import (
     loads_cells,
     tensor_product,
 )
-from mmulator.observation.record.trail import Trail, TrailStep
+from mmulator.observation.record.trail import NEAR, Trail, TrailStep
 from mmulator.observation.record.values import parts_of
-from mmulator.observation.same.graph import (
-    BitPiece,
-    ExpressionGraph,
-    Pieces,
-    constant,
-    cut,
-    is_closed,
-    joined,
-    value_of,
-    width_of,
-)
+from mmulator.observation.same.graph import ExpressionGraph, Pieces, constant, cut, is_closed, joined, value_of, width_of
 from mmulator.observation.same.moves import moved_bits
 from mmulator.observation.same.operations import ONE_LANE, modifiers, operation
+from mmulator.observation.same.products import Products
 from mmulator.ptx.program.uses import accesses, call_operands, signature_of
 from mmulator.ptx.tree import Address, Instruction, NegatedPredicate, Operand, Reg, Symbol, flatten
 from mmulator.runtime.native.state import LANES
 
 Inputs = Callable[[int, int], Pieces | None]  # pieces of the bytes of an input at a generic address; None: of no input
+ORDER_FREE = ("add", "min", "max", "and", "or", "xor")  # operations of atomics that may come in any order, on whole numbers
 
 
 class Uncovered(MmulatorError):
@@ -74,9 +72,10 @@ class Expressions:
         self.trail, self.graph, self.inputs, self.parameter, self.device = trail, graph, inputs, parameter, device
         self.places: dict[int, TrailStep] = {}  # node -> the first step that made it
         self.leans: dict[str, str] = {}  # place in the source -> what depends on inputs there
-        self._read: dict[tuple[int, int, int, int], Pieces] = {}  # elements that products read in memory
-        self._lines: dict[tuple[int, tuple[Place, ...]], list[Pieces]] = {}
+        self._read: dict[tuple[int, int, int, int, int], Pieces] = {}  # elements that products read in memory
+        self._elements: dict[tuple[int, int, int, int, int], Pieces] = {}  # the same, by the step that wrote them
         self._known: dict[tuple[int, int, str, int, int], Pieces] = {}
+        self.products = Products(trail, graph, device, self.at, self.many, self.note)
 
     def stored(self, address: int, size: int, bits: int) -> Pieces:
         """The pieces of bytes of device memory as the launch left them. bits: their value."""
@@ -92,6 +91,8 @@ class Expressions:
         for step in self.trail.steps:
             ins = self.trail.instruction(step)
             stores = ins.effects.memory not in (MemoryEffect.NONE, MemoryEffect.READ)
+            if stores and not is_followed(self.trail, step):
+                raise self._uncovered(ins)
             if ins.guard is not None and (stores or ins.effects.ends is not Ends.NO):
                 for lane in (n for n in range(LANES) if step.lanes >> n & 1):
                     self._open(step, lane, ins.guard[0], "the condition")
@@ -104,8 +105,6 @@ class Expressions:
     # registers ------------------------------------------------------------------------------------------------------
     def _register(self, step: TrailStep, lane: int, name: str, low: int, width: int) -> Pieces:
         """Bits of a register as a step reads it."""
-        found = self.trail.register(step, name)
-        bits = 0 if found is None else int(found[lane]) >> low
         for writer, took in self.trail.writers(step, name, lane):
             key = writer.number, lane, name, low, width
             if key in self._known:
@@ -115,17 +114,23 @@ class Expressions:
             if is_closed(guard):
                 if not took:
                     continue
-                self._known[key] = self._part(writer, lane, name, low, width, bits)
+                made = self._part(writer, lane, name, low, width, self._bits(step, lane, name, low))
             elif ins.effects.memory is MemoryEffect.NONE and ins.effects.together is Together.ALONE:
-                self._known[key] = self._either(writer, lane, name, low, width, bits if took else None, guard)
+                bits = self._bits(step, lane, name, low) if took else None
+                made = self._either(writer, lane, name, low, width, bits, guard)
             else:
                 self._leans(writer, "the condition")
                 if not took:
                     continue
-                self._known[key] = self._part(writer, lane, name, low, width, bits)
-            return self._known[key]
+                made = self._part(writer, lane, name, low, width, self._bits(step, lane, name, low))
+            self._known[key] = made
+            return made
         given = self._given(step, lane, name, low, width)
-        return constant(bits, width) if given is None else given
+        return constant(self._bits(step, lane, name, low), width) if given is None else given
+
+    def _bits(self, step: TrailStep, lane: int, name: str, low: int) -> int:
+        found = self.trail.register(step, name)
+        return 0 if found is None else int(found[lane]) >> low
 
     def _either(self, step: TrailStep, lane: int, name: str, low: int, width: int, bits: int | None, guard: Pieces) -> Pieces:
         """Bits of a register that a step wrote if its guard held, which inputs decide. bits: what it wrote; None: it did not."""
@@ -186,10 +191,10 @@ class Expressions:
         if part is not None:
             return self._operand(step, lane, part[0], part[1], width, ins.form["type"] or "b64")
         if ins.effects.multiplies and ins.form.is_matrix:
-            product = product_element(self.trail, step, lane, name, low)
+            product = self.products.of_warp(step, lane, name, low)
             if product is None:
                 raise self._uncovered(ins)
-            return cut(self._product(step, product), 0, width)
+            return cut(product, 0, width)
         if loads_cells(ins):
             return self._from_cells(step, lane, name, low, width, bits)
         match ins.effects.flow:
@@ -245,11 +250,12 @@ class Expressions:
                 raise self._uncovered(ins)  # random bits and scale factors are not followed
             return self._beside(step, lane, ins, kind, low, width)
         if count > 1 and width == (size := type_bits(ins.form["type"])):
-            each = size // count
-            return joined([self._part(step, lane, name, at, each, bits >> at) for at in range(0, size, each)])
+            return joined([self._part(step, lane, name, at, size // count, bits >> at) for at in range(0, size, size // count)])
         given = [*self._sources(step, lane, ins, low, width)]
         if all(is_closed(p) for p in given):
             return None
+        if ins.effects.algebra is Algebra.SELECTION and width_of(given[-1]) == 1 and is_closed(given[-1]):
+            return cut(given[0 if value_of(given[-1]) else 1], low, width)
         targets = [o.name for o in flatten(ins.operands[:1]) if isinstance(o, Reg)]
         packed = count > 1 and width * count == type_bits(ins.form["type"])
         detail = (*modifiers(ins, kind if packed else ins.form["type"]), targets.index(name) if len(targets) > 1 else 0)
@@ -328,10 +334,10 @@ class Expressions:
         ins = self.trail.instruction(step)
         numbers = [self._known_value(step, lane, o) for o in ins.operands[2:4]]
         source = ins.operands[1]
-        if is_predicate(ins, name):
-            return None
         if not isinstance(source, Reg) or None in numbers:
             raise self._uncovered(ins)
+        if is_predicate(ins, name):
+            return None
         other, taken = shuffle_lane(ins.form["mode"], lane, *(int(n or 0) for n in numbers))
         return self._register(step, other if taken else lane, source.name, low, width)
 
@@ -365,15 +371,19 @@ class Expressions:
         size, bits: their number and their value.
         before: number of the step before which they are read; None: the end.
         """
-        space = space_of(address)
-        own = (step, lane) if space == "local" and step is not None else None
-        found = last_write(self.trail, before, address, own)
-        if size > 1 and self._is_split(found, before, address, size, own):
-            half = size // 2
-            return joined([
-                self._memory(step, lane, address + at, n, bits >> 8 * at, before) for at, n in ((0, half), (half, size - half))
-            ])
+        space, found = space_of(address), None
+        near = address // NEAR == (address + size - 1) // NEAR
+        reader = (step, lane) if step is not None else None
+        writes = next(last_writes(self.trail, before, address, size, reader), None) if near else [None]
+        if writes is not None:
+            found = writes[0]
+            if found is None or not all(_is_next(found, one, n) for n, one in enumerate(writes)):
+                half = size // 2
+                parts = ((0, half), (half, size - half))
+                return joined([self._memory(step, lane, address + at, n, bits >> 8 * at, before) for at, n in parts])
         if found is None:
+            if space in ("shared", "local"):
+                raise Uncovered(f"a read of {space} memory that no store of the launch is known to have written is not followed")
             given = self.inputs(address, size) if space == "global" else None
             if given is None:
                 return constant(bits, 8 * size)
@@ -381,27 +391,13 @@ class Expressions:
             if first and int.from_bytes(first, "little") != bits & (1 << 8 * size) - 1:
                 raise Uncovered("what wrote to an input is not followed")
             return given
-        return self._written(found, size, bits)
+        return self._written(found, address, size, bits)
 
-    def _is_split(
-        self, first: MemoryWrite | None, before: int | None, address: int, size: int, own: tuple[TrailStep, int] | None
-    ) -> bool:
-        """Whether bytes were not all written by one operand of one store."""
-        for at in range(1, size):
-            one = last_write(self.trail, before, address + at, own)
-            if one is None or first is None:
-                if one is not first:
-                    return True
-                continue
-            if (one.step, one.lane, one.byte - at) != (first.step, first.lane, first.byte):
-                return True
-            if one.operand is not first.operand:
-                return True
-        return False
-
-    def _written(self, found: MemoryWrite, size: int, bits: int) -> Pieces:
+    def _written(self, found: MemoryWrite, address: int, size: int, bits: int) -> Pieces:
         """Pieces of bytes that a step wrote."""
         step, lane, ins = found.step, found.lane, self.trail.instruction(found.step)
+        if combines(ins) and ins.form["op"] in ORDER_FREE and parts_of(ins.form["type"])[1] == 1:
+            return self._combined(found, address, size)
         if ins.effects.memory is MemoryEffect.REDUCE or (ins.effects.stored is Stored.COMBINED and ins.form["op"] != "exch"):
             raise Uncovered(f"{ins.original.mnemonic} at {span_text(ins.original.span)}: what it combines is not followed")
         if found.source is not None:
@@ -410,91 +406,95 @@ class Expressions:
             return constant(bits, 8 * size)
         return self._operand(step, lane, found.operand, 8 * found.byte, 8 * size, found.type)
 
+    def _combined(self, found: MemoryWrite, address: int, size: int) -> Pieces:
+        """Pieces of a whole number that atomic operations left, in whatever order they came."""
+        ins, kind = self.trail.instruction(found.step), found.type
+        said = f"{ins.original.mnemonic} at {span_text(ins.original.span)}: "
+        if TYPES[kind].kind == "float":
+            raise Uncovered(f"{said}the order in which it adds is no part of an expression")
+        done, before = combined(self.trail, found, address)
+        forms = {(i.form["op"], i.form["type"]) for i in (self.trail.instruction(step) for step, _ in done)}
+        lost = before is not None and before.operand is None
+        if lost or found.byte or 8 * size != type_bits(kind) or space_of(address) != "global" or len(forms) > 1:
+            raise Uncovered(f"{said}what it combines is not followed")
+        bits = int.from_bytes(self.trail.read(address, size), "little") if self.trail.read is not None else 0
+        first = done[0][0].number
+        given = [self._memory(found.step, 0, address, size, bits, first)]
+        given += [self._operand(step, lane, values_of(self.trail.instruction(step))[0], 0, 8 * size, kind) for step, lane in done]
+        nodes = sorted(self.graph.whole(p) for p in given)
+        return self._node(found.step, "atomic", (ins.form["op"], kind), nodes, 8 * size)
+
     # matrix products and tensor memory ------------------------------------------------------------------------------
-    def _at(self, step: TrailStep, place: Place, width: int, value: int) -> Pieces:
-        """Pieces of an element that a product read."""
+    def at(self, step: TrailStep, place: Place, width: int, value: int) -> Pieces:
+        """Pieces of an element that a product read. value: of one in memory, as it was read."""
         if isinstance(place, InRegister):
+            if not place.name:
+                raise self._uncovered(self.trail.instruction(step))
             return self._register(step, place.lane, place.name, place.low, width)
         if isinstance(place, InCell):
-            return self._cell(place, width, value)
-        key = place.address, place.low, width, place.before
+            return self._cell(step, place, width, value)
+        key = self.trail.cluster_of(step.block), place.address, place.low, width, place.before
         if key not in self._read:
             size = max(1, -(-(place.low + width) // 8))
             self._read[key] = cut(self._memory(step, 0, place.address, size, value << place.low, place.before), place.low, width)
         return self._read[key]
 
-    def _line(self, step: TrailStep, places: tuple[Place, ...], values: tuple[int, ...], width: int) -> list[Pieces]:
-        """Pieces of a row of A or a column of B, which many elements of D read."""
-        key = step.number, places
-        if key not in self._lines:
-            self._lines[key] = [self._at(step, at, width, value) for at, value in zip(places, values)]
-        return self._lines[key]
+    def many(self, step: TrailStep, places: list[int], size: int, values: list[int], before: int) -> list[Pieces]:
+        """Pieces of elements in memory, as `at` gives them for one. places: their generic addresses. size: their bytes."""
+        known, cluster, near = self._elements, self.trail.cluster_of(step.block), dict[int, list[Writes]]()
+        found = []
+        for address, value in zip(places, values):
+            first, away = address // NEAR * NEAR, address % NEAR
+            if first not in near:
+                near[first] = [*last_writes(self.trail, before, first, NEAR, (step, 0))]
+            written = next((w for writes in near[first] if any(w := writes[away : away + size])), None)
+            one = written[0] if written is not None else None
+            key = cluster, one.step.number if one is not None else -1, address, size, value
+            if key not in known:
+                known[key] = self._memory(step, 0, address, size, value, before)
+            found.append(known[key])
+        return found
 
-    def _product(self, step: TrailStep, e: ProductElement) -> Pieces:
-        """One element of D: C with chunks of products, as the device sums them."""
-        graph, key = self.graph, e.key
-        profile = profile_for(key, self.device)
-        a_bits, b_bits = e.a_type.bits, e.b_type.bits
-        sides = [self._line(step, *side) for side in ((e.a_at, e.a, a_bits), (e.b_at, e.b, b_bits))]
-        scales = [self._line(step, *side) for side in ((e.scale_a_at, e.scale_a, 8), (e.scale_b_at, e.scale_b, 8))]
-        added = constant(0, e.d_bits) if e.c_at is None else self._at(step, e.c_at, type_bits(key.ctype), e.c or 0)
-        closed = [p for side in (*sides, *scales) for p in side]
-        if is_closed(added) and all(is_closed(p) for p in closed):
-            return constant(self._value(e), e.d_bits)
-        types = tuple(sorted((key.atype, key.btype)))
-        pairs = []
-        for x, y in zip(*sides):
-            first, second = sorted(((key.atype, graph.whole(x)), (key.btype, graph.whole(y))))
-            pairs.append(graph.node("times", (types, e.sign), (first[1], second[1]), 64))
-        factors = [graph.whole(p) for side in scales for p in side]
-        rule = (profile.method, profile.chunk, profile.fraction, profile.floor, profile.keep, profile.widen_c, profile.narrow_d)
-        detail = (*rule, key.ctype, key.dtype, key.rounding, key.satfinite, key.bit_op, e.halved)
-        made = graph.whole(added)
-        size = profile.chunk if profile.method == "fused" and not factors else 0
-        if size:
-            for at in range(0, len(pairs), size):
-                made = self._chunk(step, ("chunk", detail, (made, *sorted(pairs[at : at + size])), e.d_bits))
-        else:
-            more = (*detail, key.kind, key.scale_vec, key.stype, e.positions)
-            made = self._chunk(step, ("product", more, (made, *pairs, *factors), e.d_bits))
-        return (BitPiece(made, 0, e.d_bits),)
-
-    def _chunk(self, step: TrailStep, node: tuple[str, tuple[object, ...], Iterable[int], int]) -> int:
-        made = self.graph.node(*node)
-        self.places.setdefault(made, step)
-        return made
-
-    def _value(self, e: ProductElement) -> int:
-        more: dict[str, Any] = {"positions": e.positions, "scale_a": e.scale_a, "scale_b": e.scale_b}
-        return explain_element(e.key, self.device, e.a, e.b, e.c or 0, imm_scale_a=e.sign, **more).bits
+    def note(self, node: int, step: TrailStep) -> None:
+        """Remember the first step that made a node."""
+        self.places.setdefault(node, step)
 
     def _from_cells(self, step: TrailStep, lane: int, name: str, low: int, width: int, bits: int) -> Pieces:
         """tcgen05.ld: a cell, or the low halves of two."""
-        cells = cells_of(self.trail).loaded(step, lane, name)
+        cells = cells_of(self.trail, step.block).loaded(step, lane, name)
         if not cells:
             raise self._uncovered(self.trail.instruction(step))
         if len(cells) == 1:
-            return self._cell(replace(cells[0], low=low), width, bits)
+            return self._cell(step, replace(cells[0], low=low), width, bits)
         first, last = low // 16, (low + width - 1) // 16
         if first == last:
-            return self._cell(replace(cells[first], low=low % 16), width, bits)
-        return joined([self._cell(cells[n], 16, bits >> 16 * n) for n in range(2)])
+            return self._cell(step, replace(cells[first], low=low % 16), width, bits)
+        return joined([self._cell(step, cells[n], 16, bits >> 16 * n) for n in range(2)])
 
-    def _cell(self, place: InCell, width: int, bits: int) -> Pieces:
+    def _cell(self, reader: TrailStep, place: InCell, width: int, bits: int) -> Pieces:
         """Pieces of bits in tensor memory."""
-        found = cells_of(self.trail).last(place)
+        found = cells_of(self.trail, reader.block).last(place)
         match found:
             case None:
-                return constant(bits, width)
+                raise Uncovered("a read of tensor memory that nothing is known to have written is not followed")
             case StoredCell():
                 low = found.low + place.low
                 return self._operand(found.step, found.lane, found.operand, low, min(width, 32 - low))
             case MovedCell():
-                return self._cell(replace(found.place, low=place.low), width, bits)
+                return self._cell(reader, replace(found.place, low=place.low), width, bits)
         step = found.operation.step
         assert step is not None
         if isinstance(found, ProductCell):
-            return cut(self._product(step, tensor_product(found)), place.low, width)
+            return cut(self.products.of_cell(step, tensor_product(found)), place.low, width)
         assert isinstance(found, CopiedCell)
         parts = copied_from(found, self.trail.instruction(step), place.low, width)
         return joined([self._memory(step, 0, at.address, size, value, at.before) for at, value, size in parts])
+
+
+def _is_next(first: MemoryWrite, one: MemoryWrite | None, away: int) -> bool:
+    """Whether a byte was written with the first one: `away` bytes behind it, by one operand of one store."""
+    if one is None or one.lane != first.lane or one.operand is not first.operand:
+        return False
+    if one.source is None or first.source is None:
+        return one.source is first.source and one.byte - away == first.byte
+    return one.source - away == first.source

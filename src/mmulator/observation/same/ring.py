@@ -16,8 +16,10 @@ from mmulator.observation.same.graph import ExpressionGraph, ExpressionNode
 P = 9223372036854777017  # a prime
 Q = (P - 1) // 8  # a prime, too
 BASE = pow(3, 8, P)  # of order Q: its powers are those of 2
+TURN = pow(5, 8, P)  # of order Q, too: its powers are those of e ** i
+UNIT = pow(3, (P - 1) // 4, P)  # i: its square is -1
 Fingerprint = tuple[int, int]
-CTYPE, DTYPE, BIT_OP = 7, 8, 11  # where the detail of a chunk has them
+CTYPE, DTYPE, BIT_OP, PAIR, SIGN = 7, 8, 11, 13, 14  # where the detail of a chunk has them
 HIGH = ((16, 16, 0, False),)  # a join: the upper half of f32
 WIDE = ((0, 16, 0, True), (0, 16, 0, False))  # a join: bf16 with zeros below, as f32
 DTYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
@@ -38,7 +40,9 @@ class Ring:
 
     def alike(self, x: int, y: int) -> bool:
         """Whether two nodes are equal as functions of real numbers, and have one type."""
-        return self.of(x)[0] == self.of(y)[0] and self._typed(x)[0] == self._typed(y)[0]
+        self.of(max(x, y))
+        types = {self._typed(n)[0] for n in (x, y) if self.graph.nodes[n].kind != "constant"}
+        return len(types) < 2 and self._number(x, *types)[0] == self._number(y, *types)[0]
 
     def _random(self, *what: object) -> Fingerprint:
         raw = hashlib.blake2b(repr((self.draw, what)).encode(), digest_size=32).digest()
@@ -63,7 +67,7 @@ class Ring:
         node = self.graph.nodes[n]
         return _type_of(node), node.detail if node.kind == "constant" else self.values[n]
 
-    def _number(self, n: int, kind: str) -> Fingerprint:
+    def _number(self, n: int, kind: str = "") -> Fingerprint:
         """The fingerprint of a node that is read as a number of a type."""
         node = self.graph.nodes[n]
         if node.kind == "constant":
@@ -83,7 +87,7 @@ def _type_of(node: ExpressionNode) -> str:
             return str(node.detail[DTYPE])
         case "join":
             return {HIGH: "bf16", WIDE: "f32"}.get(node.detail, "")
-        case "times" | "constant" | "SELECTION" | "extension":
+        case "constant" | "SELECTION" | "extension":
             return ""
     kind = node.detail[0] if node.detail else ""
     return str(kind) if _is_float(kind) and node.bits == TYPES[str(kind)].bits else ""
@@ -97,11 +101,9 @@ def _family(own: str, kind: str) -> str:
 def _read_as(node: ExpressionNode) -> list[str] | None:
     """The types of the numbers that a node with a rule reads; None where they are not known."""
     match node.kind:
-        case "times":
-            first, second = node.detail[0]
-            return [first, second] if len(node.inputs) == 2 else None
         case "chunk" | "product":
-            return [str(node.detail[CTYPE]), *("" for _ in node.inputs[1:])]
+            pairs, factors = divmod(len(node.inputs) - 1, 2)
+            return None if factors else [str(node.detail[CTYPE]), *(pairs * node.detail[PAIR])]
         case "join":
             return [{HIGH: "f32", WIDE: "bf16"}.get(node.detail, "")]
     kind = node.detail[0] if node.detail else ""
@@ -160,23 +162,29 @@ def _power(_: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint:
     return found, found % Q
 
 
+def _cosine(_: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint:
+    """(e ** ia + e ** -ia) / 2, which has the addition theorems. Of exponents nobody asks more, as of `_power`."""
+    found = (pow(TURN, v[0][1], P) + pow(TURN, -v[0][1] % Q, P)) * pow(2, -1, P) % P
+    return found, found % Q
+
+
+def _sine(_: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint:
+    found = (pow(TURN, v[0][1], P) - pow(TURN, -v[0][1] % Q, P)) * pow(2 * UNIT, -1, P) % P
+    return found, found % Q
+
+
 def _same(_: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint:
     """A conversion between types of floating point; the upper half of f32 as bf16, and back."""
     return v[0]
 
 
-def _times(node: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint:
-    made = _product(node, v)
-    return made if node.detail[1] > 0 else _negation(node, (made,))
-
-
-def _chunk(node: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint:
-    return sum(x for x, _ in v) % P, sum(y for _, y in v) % Q
-
-
-def _unscaled(node: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint | None:
-    """A product without scale factors."""
-    return _chunk(node, v) if node.detail[-3] is None and not node.detail[BIT_OP] else None
+def _chunk(node: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint | None:
+    """C and the products of pairs; None of bits, of C that is halved, and with scale factors."""
+    if node.detail[BIT_OP] or node.detail[SIGN - 2] or (node.kind == "product" and node.detail[-3] is not None):
+        return None
+    pairs, sign = [*zip(v[1::2], v[2::2])], node.detail[SIGN]
+    return (v[0][0] + sign * sum(x * y for (x, _), (y, _) in pairs)) % P, (
+        v[0][1] + sign * sum(x * y for (_, x), (_, y) in pairs)) % Q  # fmt: skip
 
 
 def _join(node: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint | None:
@@ -196,6 +204,6 @@ def _constant(kind: str, bits: int) -> Fingerprint | None:
 
 RULES = {
     "SUM": _sum, "DIFFERENCE": _difference, "PRODUCT": _product, "FUSED": _fused, "NEGATION": _negation,
-    "RECIPROCAL": _reciprocal, "QUOTIENT": _quotient, "EXPONENTIAL": _power, "cvt": _same, "COPY": _same,
-    "times": _times, "chunk": _chunk, "product": _unscaled, "join": _join,
+    "RECIPROCAL": _reciprocal, "QUOTIENT": _quotient, "EXPONENTIAL": _power, "sin": _sine, "cos": _cosine,
+    "cvt": _same, "COPY": _same, "chunk": _chunk, "product": _chunk, "join": _join,
 }  # fmt: skip

@@ -19,7 +19,7 @@ from mmulator.observation.tolerance.bounded import STEP, UP, Bounded, exponent, 
 from mmulator.observation.tolerance.functions import FUNCTIONS
 
 Nodes = NDArray[np.int64]
-CTYPE, DTYPE, HALVED = 7, 8, 12  # where the detail of a chunk has them; its rule of summation stands before
+CTYPE, DTYPE, ROUNDING, SATURATES, HALVED, PAIR, SIGN = 7, 8, 9, 10, 12, 13, 14  # where the detail of a chunk has them
 HIGH = ((16, 16, 0, False),)  # a join: the upper half of f32, which is bf16
 WIDE = ((0, 16, 0, True), (0, 16, 0, False))  # a join: bf16 with zeros below, which is f32
 DTYPES = {
@@ -96,7 +96,8 @@ class NodeBounds:
             return self._selection(numbers)
         types = _read_as(first)
         if types is None:
-            return f"{first.kind.lower()} of bits is not followed"
+            what = "with scale factors" if first.kind == "product" else "of bits"
+            return f"{first.kind.lower()} {what} is not followed"
         given = []
         for at, kind in enumerate(types):
             column = self._column([self.graph.nodes[n].inputs[at] for n in numbers], kind)
@@ -184,7 +185,7 @@ def _type_of(node: ExpressionNode) -> str:
             return str(node.detail[DTYPE])
         case "join":
             return {HIGH: "bf16", WIDE: "f32"}.get(node.detail, "")
-        case "times" | "constant":
+        case "constant":
             return ""
         case "SELECTION":
             return {16: "f16", 32: "f32", 64: "f64"}.get(node.bits, "")
@@ -195,10 +196,9 @@ def _type_of(node: ExpressionNode) -> str:
 def _read_as(node: ExpressionNode) -> list[str] | None:
     """The types of the numbers that a node reads; None where it reads bits."""
     match node.kind:
-        case "times":
-            return [*node.detail[0]] if len(node.inputs) == 2 else None
         case "chunk" | "product":
-            return [str(node.detail[CTYPE]), *("" for _ in node.inputs[1:])]
+            pairs = len(node.detail[-1]) if node.kind == "product" else len(node.inputs) // 2
+            return [str(node.detail[CTYPE]), *(pairs * node.detail[PAIR])] if len(node.inputs) == 1 + 2 * pairs else None
         case "join":
             found = {HIGH: "f32", WIDE: "bf16"}.get(node.detail)
             return [found] if found else None
@@ -249,12 +249,12 @@ def _join(detail: Sequence[Any], v: list[Bounded]) -> Bounded:
     return v[0] if tuple(detail) == WIDE else rounded(v[0], "bf16", ("bf16", "rz"))
 
 
-def _times(detail: Sequence[Any], v: list[Bounded]) -> Bounded:
+def _times(kinds: Sequence[str], sign: int, v: list[Bounded]) -> Bounded:
     """One product of a tensor core, exact but for bits of f32 that are cut; with the exponents that its sum needs."""
-    types = [element_type(name) for name in detail[0]]
+    types = [element_type(name) for name in kinds]
     read = [rounded(x, t.name, ("tf32", "rz")) if t.name == "tf32" else x for t, x in zip(types, v)]
     made = product_of(read)
-    if detail[1] < 0:
+    if sign < 0:
         made = Bounded(-made.value, made.bound, made.slack)
     if all(t.is_float for t in types):
         high, low = zip(*(_exponents(t, x) for t, x in zip(types, read)))
@@ -274,7 +274,11 @@ def _exponents(t: ElementType, v: Bounded) -> tuple[NDArray[Any], NDArray[Any]]:
 def _chunk(detail: Sequence[Any], v: list[Bounded]) -> Bounded | str:
     if detail[HALVED]:
         return "a product with scale-input-d is not followed"
-    return _summed(detail, v[0], v[1:])
+    return _summed(detail, v[0], _products(detail, v))
+
+
+def _products(detail: Sequence[Any], v: list[Bounded]) -> list[Bounded]:
+    return [_times(detail[PAIR], detail[SIGN], [x, y]) for x, y in zip(v[1::2], v[2::2])]
 
 
 def _summed(detail: Sequence[Any], c: Bounded, products: list[Bounded]) -> Bounded:
@@ -318,13 +322,13 @@ def _added(v: Sequence[Bounded]) -> Bounded:
 
 def _whole_product(detail: Sequence[Any], v: list[Bounded]) -> Bounded | str:
     """All products of an instruction that no chunks have: a chain of FMAs, two halves, or integers."""
-    method, key_kind, positions = detail[0], detail[-4], detail[-1]
-    if detail[HALVED] or key_kind is not None or len(v) != 1 + len(positions):
-        return "a product with scale factors is not followed"
+    if detail[HALVED]:
+        return "a product with scale-input-d is not followed"
+    method, positions, v = detail[0], detail[-1], [v[0], *_products(detail, v)]
     if method == "fma":
         done, kind = v[0], str(detail[DTYPE])
         for one in v[1:]:
-            done = rounded(sum_of([done, one]), kind, (kind, detail[9] or "rn"))
+            done = rounded(sum_of([done, one]), kind, (kind, detail[ROUNDING] or "rn"))
         return done
     if method == "software":  # FMAs in f32, in whatever order
         total = _added(v)
@@ -339,7 +343,7 @@ def _whole_product(detail: Sequence[Any], v: list[Bounded]) -> Bounded | str:
         for half in (0, 1):
             done = _summed(inner, done, [p for k, p in enumerate(v[1:]) if k % 4 // 2 == half])
         return rounded(sum_of([done, v[0]]), kind, (kind, "rn"))
-    if method == "integer" and not detail[10]:
+    if method == "integer" and not detail[SATURATES]:
         total = _added(v)
         return Bounded(total.value, total.bound, np.zeros_like(total.slack))
     return f"products summed as {method} are not followed"
@@ -348,7 +352,7 @@ def _whole_product(detail: Sequence[Any], v: list[Bounded]) -> Bounded | str:
 _RULES: dict[str, Rule] = {
     "SUM": _with_rounding(sum_of), "PRODUCT": _with_rounding(product_of), "FUSED": _with_rounding(fused_of), "NEGATION": _negated,
     "MAGNITUDE": _magnitude, "COPY": _same, "cvt": _converted, "join": _join, "max": _extreme(np.maximum),
-    "min": _extreme(np.minimum), "times": _times, "chunk": _chunk, "product": _whole_product,
+    "min": _extreme(np.minimum), "chunk": _chunk, "product": _whole_product,
     "DIFFERENCE": _with_rounding(lambda v: sum_of([v[0], _negated((), v[1:])])),
 }  # fmt: skip
 
@@ -367,19 +371,18 @@ def bound_of_sum(e: ElementSum) -> float | None:
         t = element_type("f32" if name == "tf32" else name)
         values = from_raw(t, np.array(raw, np.uint64).astype(container(t)))
         sides.append([Bounded.exact(np.array([float(x)], np.longdouble)) for x in values])
-    pairs = [_times((kinds, e.sign), [x, y]) for x, y in zip(*sides)]
     ctype = element_type(key.ctype)
     done = Bounded.exact(
         from_raw(ctype, np.array([e.c], np.uint64).astype(container(ctype))).astype(np.float64).astype(np.longdouble)
     )
     rule = (p.method, p.chunk, p.fraction, p.floor, p.keep, p.widen_c, p.narrow_d)
-    detail: tuple[Any, ...] = (*rule, key.ctype, key.dtype, key.rounding, key.satfinite, key.bit_op, 0)
+    detail: tuple[Any, ...] = (*rule, key.ctype, key.dtype, key.rounding, key.satfinite, key.bit_op, 0, kinds, e.sign)
+    size = p.chunk if p.method == "fused" else key.products
     with np.errstate(all="ignore"):
-        for n in range(0, len(pairs), key.products):
-            here = pairs[n : n + key.products]
-            for at in range(0, len(here), p.chunk if p.method == "fused" else key.products):
-                part = here[at : at + p.chunk] if p.method == "fused" else here
-                whole = (*detail, key.kind, key.scale_vec, key.stype, (*range(len(part)),))
+        for n in range(0, len(e.a), key.products):
+            for at in range(n, min(n + key.products, len(e.a)), size):
+                part = [x for pair in [*zip(*sides)][at : min(at + size, n + key.products)] for x in pair]
+                whole = (*detail, key.kind, key.scale_vec, key.stype, (*range(len(part) // 2),))
                 made = _chunk(detail, [done, *part]) if p.method == "fused" else _whole_product(whole, [done, *part])
                 if isinstance(made, str):
                     return None

@@ -14,9 +14,10 @@ from mmulator.base.errors import LaunchError
 from mmulator.host.module import Kernel
 from mmulator.observation.record.memory import stores_to
 from mmulator.observation.record.names import DeviceArray
-from mmulator.observation.same.comparison import Side, deep
+from mmulator.observation.same.comparison import deep
 from mmulator.observation.same.expressions import Expressions, Uncovered
 from mmulator.observation.same.graph import ExpressionGraph
+from mmulator.observation.same.side import Side
 from mmulator.observation.tolerance.bounds import NodeBounds
 
 DIGITS = 2  # of rtol and atol
@@ -116,7 +117,7 @@ def tolerances(
     outputs: names or numbers of parameters; None: all.
     """
     side = Side(kernel, given, device)
-    names = {n: kernel.signature.params[n].name for n in side.arrays}
+    names = {n: place.name for n, place in side.places}
     before = {n: a.copy() for n, a in side.arrays.items()}
     with deep():
         graph = ExpressionGraph()
