@@ -41,6 +41,7 @@ why mma m16n8k16 f16 --devices A100,H100
 why mma m16n8k32 mxf8f6f4 e4m3 --devices sm_120
 judge k.toml
 same k.toml k.ptx
+reduce w.toml
 list wgmma
 list --devices
 explain wgmma m64n128 bf16
@@ -97,6 +98,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for name, text in {"k.ptx": PTX, "k.toml": LAUNCH, "p.py": PROGRAM}.items():
         Path(name).write_text(text)
+    Path("w.toml").write_text(LAUNCH.replace("[64]", "[1]"))  # it stores beyond the end
     np.save("A.npy", np.random.default_rng(0).standard_normal((16, 64)).astype(np.float16))
     return tmp_path
 

@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
         "rounding.",
     "same": "Whether two kernels store the same bits at one size, for all values of their inputs.",
     "compare-builds": "Which kernels have other bits in another build, since which line, and whether their algebra is the same.",
+    "reduce": "Make a failing launch small: instructions, grid, arrays and values go as long as it fails in the same way.",
     "layout": "Which lane and register holds which element of a matrix, its metadata or its scale factors.",
     "explore": "Show layouts, shared memory, tensor maps, sparse metadata, number formats and sums in a browser.",
     "conformance": "Compare the model with a GPU, register by register, on operands that are hard to get right.",

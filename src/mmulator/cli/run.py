@@ -101,13 +101,13 @@ def run(
         from mmulator.cli.recording import check_recording, write_profile
 
         check_recording(given.profile_to, given.trace)
-    job = _job(file, {"entry": entry, "grid": grid, "block": block, "shared": shared, "cluster": cluster,
+    job = job_of(file, {"entry": entry, "grid": grid, "block": block, "shared": shared, "cluster": cluster,
                       "cooperative": cooperative or None, "arg": arg, "expect": expect})  # fmt: skip
     job.device = given.device or job.device
     job.nvcc = given.nvcc_flags or ""
     job.seed = job.seed if given.seed is None else given.seed
     job.order = job.order if given.order is None else given.order
-    job.variables += _settings(set_ or [])
+    job.variables += variables_of(set_ or [])
     _tolerate(job, {name: getattr(given, name) for name in ("rtol", "atol", "ulp")})
     job.show = print_ or []
     watched = watched_elements(job, given.watch or [])
@@ -208,7 +208,8 @@ def _stopped(error: MmulatorError, given: Given, known: Baseline | None) -> int:
 
 
 # the job ------------------------------------------------------------------------------------------------------------
-def _job(file: Path, given: dict[str, Any]) -> Job:
+def job_of(file: Path, given: dict[str, Any]) -> Job:
+    """The launch of a launch file, or of another file and options. given: values of these, by name."""
     from mmulator.host.jobs.job import Job, load_job, parse_argument, read_expectation
     from mmulator.ptx.text import check_text
 
@@ -235,7 +236,8 @@ def _job(file: Path, given: dict[str, Any]) -> Job:
     return job
 
 
-def _settings(texts: list[str]) -> list[Argument]:
+def variables_of(texts: list[str]) -> list[Argument]:
+    """Values of variables, from texts of --set."""
     from mmulator.host.jobs.job import parse_argument
 
     for text in texts:

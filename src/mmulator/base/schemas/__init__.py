@@ -4,7 +4,7 @@ from typing import Any
 
 # name: major and minor number. A new field raises the minor number; a field that goes, or holds something else, the major one.
 VERSIONS: dict[str, tuple[int, int]] = dict.fromkeys((
-    "report", "findings", "why", "cause", "profile", "judge", "mutate",  # a launch, and what is known of it
+    "report", "findings", "why", "cause", "profile", "judge", "mutate", "reduce",  # a launch, and what is known of it
     "same", "same-configs", "compare-builds",  # two launches
     "run", "exec", "check", "profiles", "conformance", "library", "debug",  # commands that run kernels or read them
     "list", "devices", "explain", "topic", "rules", "rule", "compare",  # instructions

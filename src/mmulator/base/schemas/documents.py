@@ -318,6 +318,10 @@ DOCUMENTS: dict[str, Shape] = {
     "same-configs": record(
         "text: kernel", "whole: results", configs=many(record("text: grade said", "whole: result", config=by_name(ANY)))
     ),
+    "reduce": record(
+        "flag: ok whole", "text: failure rule instruction launch", "texts: options", "whole: tries", before=by_name(ANY),
+        after=by_name(ANY),
+    ),
     "layout-element": record(
         "flag: ok", "text: instruction operand", elements=_ELEMENTS,
         otherwise=optional(record("text: instruction", elements=_ELEMENTS)),

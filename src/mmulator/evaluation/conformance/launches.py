@@ -66,7 +66,7 @@ def compare_launch(
     fresh, other = copy.deepcopy(job.arguments), copy.copy(job)
     other.arguments = copy.deepcopy(job.arguments)
     result = run_job(job, timeout=timeout, threads=threads, progress=progress)
-    theirs = _on_gpu(other, result, backend)
+    theirs = on_gpu(other, result, backend)
     ours = {**job.arrays(), **{n: a for n, a in result.written.items() if n in theirs}}
     found = {n: _compared(n, a, theirs[n]) for n, a in ours.items() if a.size}
     arguments = {a.name: number for number, a in enumerate(job.arguments)}
@@ -83,7 +83,7 @@ def compare_launch(
     return result, list(found.values())
 
 
-def _on_gpu(job: Job, result: JobResult, backend: Backend) -> dict[str, Any]:
+def on_gpu(job: Job, result: JobResult, backend: Backend) -> dict[str, Any]:
     """Run the job on the GPU. Returns its arrays, and the variables that the model changed, by name."""
     module = job.load()
     kernel = module[result.report.kernel]

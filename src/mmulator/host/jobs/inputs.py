@@ -292,7 +292,7 @@ def table_argument(a: dict[str, Any], number: int, path: Path, default: str = ""
         raise LaunchError(f"{where}: unknown key {unknown[0]!r}", hint=f"keys: {known}")
     if "address" in a:
         rest = {key: value for key, value in a.items() if key != "address"}
-        return _at_address(table_argument(rest, number, path, default), a["address"], where)
+        return at_address(table_argument(rest, number, path, default), a["address"], where)
     if "tensormap" in a:
         return _map_argument(a, number, path, default, where)
     given = [s for s in SOURCES if s in a]
@@ -322,7 +322,7 @@ def table_argument(a: dict[str, Any], number: int, path: Path, default: str = ""
 ALIGN = 128  # bytes: what no instruction asks more of an address than
 
 
-def _at_address(given: Argument, address: Any, where: str) -> Argument:
+def at_address(given: Argument, address: Any, where: str) -> Argument:
     """An array that lies at a device address, in memory of the host that is as well aligned."""
     if not isinstance(given.value, np.ndarray) or given.pointed:
         raise LaunchError(f"{where}: an array has an address, and nothing else")

@@ -155,7 +155,7 @@ class _Capture:
             if p.is_variable and not np.array_equal(p.before, fresh.bytes_of(p.name)):
                 found.append((p, p.before))
             if p.is_variable and self.exact and not np.array_equal(p.before, p.live):
-                self.expected[p.name] = _raw(module.variables[p.name])
+                self.expected[p.name] = raw_array(module.variables[p.name])
         return found
 
     def _variable(self, p: MemorySnapshot, memory: np.ndarray) -> str:
@@ -175,7 +175,7 @@ class _Capture:
                     self.expected[name] = _shaped(left, known)
         self.memory[name] = _shaped(stored, known)
         lines = [f"name = {json.dumps(name)}", f"address = 0x{p.start:x}", f'npz = "{MEMORY}:{name}"']
-        kind = _type_name(known.dtype) if known.dtype is not None else ""
+        kind = type_name(known.dtype) if known.dtype is not None else ""
         return [*lines, f'type = "{kind}"'] if kind else lines
 
     def _known(self, p: MemorySnapshot) -> DeviceArray:
@@ -253,10 +253,10 @@ def _has_wgmma(kernel: Any) -> bool:
 
 def _shaped(data: np.ndarray, known: DeviceArray) -> np.ndarray:
     """Bytes as files have them."""
-    return _raw(data.view(known.dtype or np.uint8).reshape(known.shape))
+    return raw_array(data.view(known.dtype or np.uint8).reshape(known.shape))
 
 
-def _raw(array: np.ndarray) -> np.ndarray:
+def raw_array(array: np.ndarray) -> np.ndarray:
     """A copy of an array as NumPy can store it: its own types as they are, others as bits."""
     return array.copy() if _is_own(array.dtype) else array.view(f"u{array.itemsize}").copy()
 
@@ -267,7 +267,7 @@ def _is_own(dtype: np.dtype[Any]) -> bool:
 
 
 @cache
-def _type_name(dtype: np.dtype[Any]) -> str:
+def type_name(dtype: np.dtype[Any]) -> str:
     """The name of a dtype in a launch file; "" for NumPy's own, which a file says itself."""
     if _is_own(dtype):
         return ""

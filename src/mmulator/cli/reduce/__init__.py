@@ -1,0 +1,170 @@
+"""`mmulator reduce`: a failing launch made small, as files that fail in the same way."""
+
+from __future__ import annotations
+
+import json as json_module
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from mmulator.cli.parser import Json, Option, Positional, grouped
+from mmulator.host.settings import COMPARING, FINDING, WHAT
+from mmulator.host.settings.readers import decimal, whole
+
+if TYPE_CHECKING:
+    from mmulator.host.jobs.job import Job
+    from mmulator.observation.reduce.launches import ReducedLaunch
+
+_what = grouped(WHAT)
+_X = "X[,Y[,Z]]"
+
+
+def reduce(
+    file: Annotated[Path, Positional("Launch file (.toml); or, with the options of the launch, a .ptx, .cu, program...")],
+    out: Annotated[
+        Path, Option("The folder for the smaller launch. Default: reduced.", "FOLDER", names="--out -o")
+    ] = Path("reduced"),
+    seconds: Annotated[float | None, Option("Stop after so long, with the smallest so far.", "S", read=decimal())] = None,
+    entry: Annotated[str | None, _what("Kernel; a part of its C++ name will do if only it has it.", "NAME")] = None,
+    grid: Annotated[str | None, _what("Blocks of the grid.", _X)] = None,
+    block: Annotated[str | None, _what("Threads of a block.", _X)] = None,
+    shared: Annotated[int | None, _what("Dynamic shared memory.", "BYTES")] = None,
+    cluster: Annotated[str | None, _what("Blocks of a cluster.", _X)] = None,
+    cooperative: Annotated[bool, _what("All blocks are resident at once.")] = False,
+    arg: Annotated[list[str] | None, _what("An argument, in order, as of `mmulator run`.", "[NAME=]VALUE")] = None,
+    set_: Annotated[list[str] | None, _what("A .const or .global variable before the launch.", "NAME=VALUE")] = None,
+    expect: Annotated[Path | None, grouped(COMPARING)("Arrays by argument name (.npz); of one output .npy.", "FILE")] = None,
+    against: Annotated[
+        str | None, grouped(COMPARING)("The failure is a difference from this.", "DEVICE|FILE.ptx|reference|gpu")
+    ] = None,
+    rules: Annotated[str | None, grouped(FINDING)("The failure is a finding of these: races,wgmma-* or -races.", "RULES")] = None,
+    nan: Annotated[bool, grouped(FINDING)("The failure is a NaN that the launch makes and stores.")] = False,
+    device: Annotated[str | None, Option("Chip (H100) to compute as. Default: .target.", "DEVICE")] = None,
+    seed: Annotated[int | None, Option("Seed of the scheduler's choices.", "N", read=whole())] = None,
+    json: Json = False,
+) -> None:
+    """Make a failing launch small: instructions, grid, arrays and values go as long as it fails in the same way.
+
+    The failure is what stops the launch; else the first error that the sanitizer finds; else the first wrong element of what the
+    launch file expects. It stays the same: the same fault or rule at the same kind of instruction; a wrong element keeps its
+    bits, a NaN the kind of instruction that makes it. The smaller launch is run once more, in a process of its own.
+
+    The exit code is 0 if the smaller launch fails in the same way. Ctrl-C keeps the smallest so far.
+
+    Examples:
+        mmulator reduce launch.toml
+        mmulator reduce -o small --against sm_80 --device sm_90 launch.toml
+        mmulator reduce --rules races k.ptx --grid 2 --block 128 --arg out:f32:4096
+    """
+    from mmulator.base.errors import LaunchError, MmulatorError
+    from mmulator.cli.findings import wish
+    from mmulator.cli.output import check_writable, exclude
+    from mmulator.cli.progress import Progress
+    from mmulator.cli.run import job_of, variables_of
+    from mmulator.observation.reduce.child import reduced_apart
+    from mmulator.observation.reduce.launches import ReductionRequest
+
+    exclude({"--against": against, "--rules": rules, "--nan": nan}, "one failure is made small")
+    job = job_of(file, {"entry": entry, "grid": grid, "block": block, "shared": shared, "cluster": cluster,
+                        "cooperative": cooperative or None, "arg": arg, "expect": expect})  # fmt: skip
+    job.device, job.seed = device or job.device, job.seed if seed is None else seed
+    job.variables += variables_of(set_ or [])
+    if out.resolve() == file.parent.resolve():
+        raise LaunchError(f"--out {out}: it is the folder of the launch, whose files it would replace")
+    check_writable(str(out / "launch.toml") if out.is_dir() else str(out.with_suffix(".tmp")))
+    wanted = ReductionRequest(
+        job, out, wish(None, rules, False, False).rules, rules is not None, "nan" if nan else "", against == "reference",
+        seconds=seconds or float("inf"), **_against(against, job),
+    )  # fmt: skip
+    with Progress(json) as progress:
+        last: list[Any] = [None, 0]
+
+        def told(size: dict[str, int | str], tries: int) -> None:
+            last[:] = size, tries
+            progress.update(f"{size['instructions']} instructions, grid {size['grid']}, launches tried", tries, None)
+
+        try:
+            found = reduced_apart(wanted, told)
+        except KeyboardInterrupt:
+            if last[0] is not None and (out / "launch.toml").exists():
+                print(f"{out}/launch.toml is the smallest so far: {last[0]['instructions']} instructions", file=sys.stderr)
+            raise
+    seen = fails(out / "launch.toml", found)
+    if json:
+        from mmulator.cli.output import print_json
+
+        print_json("reduce", {
+            "ok": seen, "failure": found.failure, "rule": found.rule, "instruction": found.instruction,
+            "launch": str(out / "launch.toml"), "options": [*found.options], "before": found.before, "after": found.after,
+            "tries": found.tries, "whole": found.whole,
+        })  # fmt: skip
+    else:
+        _print(found, out)
+    if not seen:
+        if not json:
+            raise MmulatorError(f"{out}/launch.toml does not fail in the same way in another process")
+        sys.exit(1)
+
+
+def _against(text: str | None, job: Job) -> dict[str, Any]:
+    """Fields of a request that say whose arrays those of the launch are compared with."""
+    if text in (None, "reference"):
+        return {}
+    from dataclasses import replace
+
+    from mmulator.base.errors import LaunchError
+    from mmulator.host.jobs.job import load_job
+    from mmulator.observation.reduce.failure import fresh
+    from mmulator.observation.reduce.launches import arrays_of
+
+    if text == "gpu":
+        from mmulator.evaluation.conformance.gpu import Gpu
+        from mmulator.evaluation.conformance.launches import on_gpu
+        from mmulator.host.jobs.job import run_job
+
+        made: list[Gpu] = []
+
+        def theirs(job: Job, ptx: str) -> dict[str, Any]:
+            made[:] = made or [Gpu()]
+            return on_gpu(fresh(job, ptx), run_job(fresh(job, ptx), threads=1), made[0])
+
+        return {"other": theirs, "name": "GPU"}
+    file = Path(str(text))
+    if file.suffix == ".toml" or file.exists():
+        other = load_job(file, expecting=False) if file.suffix == ".toml" else replace(job, ptx=file, entry=None)
+        return {"other": lambda job, ptx: arrays_of(fresh(job, ptx)), "name": file.name, "kernel": (other.ptx, other.entry)}
+    from mmulator.isa.chips import as_device
+
+    try:
+        device = as_device(str(text))
+    except Exception as error:
+        raise LaunchError(f"--against {text}: no such file, and no device: {error}") from None
+    return {"other": lambda job, ptx: arrays_of(fresh(replace(job, device=device), ptx)), "name": device}
+
+
+def fails(launch: Path, found: ReducedLaunch) -> bool:
+    """Whether a launch fails as it should in a process of its own."""
+    words = [sys.executable, "-m", "mmulator", "run", str(launch), *found.options, "--json"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    try:
+        said = json_module.loads(done.stdout)
+    except ValueError:
+        return False
+    if done.returncode == 0:
+        return False
+    if found.rule:
+        return any(f["rule"] == found.rule and f["instruction"] == found.instruction for f in said["sanitizer"]["findings"])
+    return found.instruction in done.stdout if "errors" in said else any(c["wrong"] for c in said["comparisons"])
+
+
+def _print(found: ReducedLaunch, out: Path) -> None:
+    from mmulator.cli.output import print_line, print_table
+
+    print_line(found.failure.splitlines()[0], 2)
+    rows = [(name, f"{n:,}" if isinstance(n, int) else n, f"{m:,}" if isinstance(m, int) else m)
+            for (name, n), m in zip(found.before.items(), found.after.values())]  # fmt: skip
+    print_table("", ("", "before", "after"), rows)
+    print_line(f"{found.tries:,} launches tried" + ("" if found.whole else "; time was up: more may go"), 2)
+    print_line("run again, it fails in the same way:" if found.tries else "", 2)
+    print_line(f"mmulator run {' '.join([str(out / 'launch.toml'), *found.options])}", 2)

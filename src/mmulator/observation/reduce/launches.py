@@ -1,0 +1,227 @@
+"""From a launch to a smaller one in a folder: which failure is meant, the search, and the files that fail in the same way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from mmulator.base.errors import LaunchError, MmulatorError, must_be
+from mmulator.base.names import choose
+from mmulator.host.jobs.comparison import Expectation
+from mmulator.host.jobs.job import Job, run_job
+from mmulator.host.jobs.judgement import SanitizerOptions
+from mmulator.observation.reduce.failure import (
+    Arrays,
+    FailureTrial,
+    LaunchFailure,
+    TrialQuestion,
+    fresh,
+    is_no_failure,
+    outcome,
+    unwritten,
+)
+from mmulator.observation.reduce.files import plain, write_launch
+from mmulator.observation.reduce.program import KernelLines, lines_of, side_by_side
+from mmulator.observation.reduce.search import Reduction
+from mmulator.ptx.parser import parse_module
+from mmulator.ptx.text import read_source
+from mmulator.ptx.tree import Function, ParsedModule
+from mmulator.ptx.verify import verify
+
+_EVERY = 1.0  # seconds between two writings of the smallest launch so far
+NOTHING = "the launch does not fail"
+_NEXT = "it may under another --seed, or in another way: --nan, --against reference, a DEVICE or another kernel"
+
+
+@dataclass(frozen=True)
+class ReductionRequest:
+    """A launch that is to become smaller.
+
+    job: the launch.
+    to: the folder for what is found.
+    rules: of the sanitizer, which are looked for.
+    asked: whether findings of these alone are meant.
+    nan: as in Kernel.launch; a NaN alone is meant.
+    reference: whether a difference from what the launch file expects is meant.
+    other, name: gives the arrays with which those of the launch are compared, as in `TrialQuestion`; whose they are.
+    kernel: PTX whose arrays are compared, or None; its entry.
+    seconds: after which the search ends.
+    """
+
+    job: Job
+    to: Path
+    rules: frozenset[str]
+    asked: bool = False
+    nan: str = ""
+    reference: bool = False
+    other: Callable[[Job, str], Arrays] | None = None
+    name: str = ""
+    kernel: tuple[Path, str | None] | None = None
+    seconds: float = float("inf")
+
+
+@dataclass(frozen=True)
+class ReducedLaunch:
+    """The outcome of a search: how the small launch fails, and how small it is.
+
+    failure: how it fails.
+    before, after: sizes, by what they are of.
+    options: with which `mmulator run` shows the failure.
+    tries: launches that were tried.
+    whole: whether the search came to its end.
+    """
+
+    failure: str
+    rule: str
+    instruction: str
+    options: tuple[str, ...]
+    before: dict[str, int | str] = field(default_factory=dict)
+    after: dict[str, int | str] = field(default_factory=dict)
+    tries: int = 0
+    whole: bool = True
+
+
+def sizes(job: Job, lines: KernelLines) -> dict[str, int | str]:
+    """The size of a launch, by what it is of."""
+    text = lines.text()
+    arrays = [a.value for a in job.named() if isinstance(a.value, np.ndarray)]
+    grid, block = ("x".join(map(str, [n] if isinstance(n, int) else n)) for n in (job.grid, job.block))
+    return {"instructions": lines.instructions, "lines": text.count("\n"), "bytes": len(text), "grid": grid, "block": block,
+            "arrays": len(arrays), "bytes of arrays": sum(a.nbytes for a in arrays)}  # fmt: skip
+
+
+def _tree(path: Path, job: Job, entry: str | None) -> tuple[ParsedModule, str, bool]:
+    """The tree of a file, the kernel's name in it, and whether it is verified."""
+    tree = parse_module(read_source(path, None, job.device, entry, job.nvcc.split()))
+    names = {f.name: f for f in tree.entries}
+    if entry is None and len(names) != 1:
+        raise LaunchError(f"{path} has {len(names)} kernels: say which", hint="kernels: " + ", ".join(names))
+    return tree, choose(names, entry, f"{path} has no kernel") if entry else next(iter(names)), not verify(tree)
+
+
+def _meant(wanted: ReductionRequest, text: str) -> tuple[LaunchFailure, TrialQuestion, float]:
+    """The failure that is meant, how it is seen, and the seconds that this takes. Raises LaunchError if there is none."""
+    job, begun = wanted.job, time.monotonic()
+    if wanted.other is not None:
+        compared = read_source(wanted.kernel[0], None, job.device, wanted.kernel[1]).text if wanted.kernel is not None else text
+        found, result = outcome(replace(job, expect=None), text, ask := TrialQuestion(other=wanted.other), None, compared)
+        found = [f for f in found if f.kind != "value"]
+    else:
+        if wanted.reference and job.expect is None:
+            raise LaunchError("there is no reference", hint="[expect] of the launch file, or --expect")
+        found, result = outcome(job, text, ask := TrialQuestion(nan=wanted.nan), None)
+        wrong = [f for f in found if f.kind == "value"]
+        if not (wanted.reference or wanted.nan) and (wanted.asked or len(wrong) == len(found)):
+            begun = time.monotonic()
+            ask = TrialQuestion(SanitizerOptions(rules=wanted.rules))
+            found, result = outcome(replace(job, expect=None), text, ask, None)
+            found = [f for f in found if f.kind == "finding"] if wanted.asked else found
+            found.sort(key=lambda f: f.kind == "finding" and not f.words.startswith("error"))
+            if wrong and not (found and found[0].words.startswith("error")):
+                found, ask = wrong, TrialQuestion()
+    if not found:
+        raise LaunchError(NOTHING if not wanted.asked else f"{NOTHING} by these rules", hint=_NEXT)
+    if said := is_no_failure(found[0], result):
+        raise LaunchError(said)
+    target = found[0]
+    if target.kind == "value":
+        target, ask = _of_value(replace(job, expect=None), text, target)
+    return target, ask, time.monotonic() - begun
+
+
+def _of_value(job: Job, text: str, target: LaunchFailure) -> tuple[LaunchFailure, TrialQuestion]:
+    """The failure behind a wrong value: the instruction that makes a NaN, where it is one; else its bits."""
+    array = np.frombuffer(target.bits, job.arrays()[target.name].dtype) if target.name in job.arrays() else np.zeros(1)
+    if array.dtype.kind not in "iub" and np.isnan(array.astype(np.float64)).any():
+        found, _ = outcome(job, text, ask := TrialQuestion(nan="nan"), None)
+        if found and found[0].kind == "fault":
+            return found[0], ask
+    return target, TrialQuestion(element=(target.name, target.at))
+
+
+def reduced(
+    wanted: ReductionRequest, smaller: Callable[[Reduction], None] = lambda _: None,
+    begins: Callable[[int], bool] = lambda _: True,
+) -> ReducedLaunch:  # fmt: skip
+    """Make a launch smaller, and write it. smaller, begins: as in `Reduction`.
+
+    Raises LaunchError for a launch that does not fail, PtxSyntaxError for what is no PTX.
+    """
+    begun, job = time.monotonic(), wanted.job
+    tree, entry, verified = _tree(job.ptx, job, job.entry)
+    target, ask, seconds = _meant(wanted, tree.source.text)
+    params = must_be(tree.function(entry), Function).params
+    expect, job = job.expect, plain(replace(job, expect=None, suppress=[], entry=entry), params)
+    lines = lines_of(tree, entry, verified)
+    if wanted.kernel is not None:
+        lines = side_by_side(lines, lines_of(*_tree(wanted.kernel[0], job, wanted.kernel[1] or entry)))
+    job = _stored(job, target)
+    trial = FailureTrial(target, ask, seconds, unwritten(tree) if verified else None)
+    failure = trial(job, lines)
+    if failure is None:
+        raise MmulatorError("written anew, the launch fails in another way: it cannot be made small")
+    before, written = sizes(job, lines), [begun]
+
+    def found(r: Reduction) -> None:
+        if time.monotonic() - written[0] > _EVERY:
+            _write(wanted, r, target, ask, expect)
+            written[0] = time.monotonic()
+        smaller(r)
+
+    search = Reduction(job, lines, trial, failure, found, begins, begun + wanted.seconds)
+    search()
+    options = _write(wanted, search, target, ask, expect)
+    return ReducedLaunch(
+        str(search.failure), target.name if target.kind == "finding" else "", target.instruction, options, before,
+        sizes(search.job, search.lines), trial.tries, search.whole,
+    )  # fmt: skip
+
+
+def _stored(job: Job, target: LaunchFailure) -> Job:
+    """The launch with another value where it stores a wrong one that was there before."""
+    for n, a in enumerate(job.arguments):
+        wrong = target.kind == "value" and a.name == target.name and isinstance(a.value, np.ndarray)
+        if wrong and a.value.reshape(-1)[target.at].tobytes() == target.bits:
+            value = a.value.copy()
+            value.reshape(-1)[target.at] = 1
+            return replace(job, arguments=[*job.arguments[:n], replace(a, value=value), *job.arguments[n + 1 :]])
+    return job
+
+
+def _write(
+    wanted: ReductionRequest, found: Reduction, target: LaunchFailure, ask: TrialQuestion, expect: Expectation | None
+) -> tuple[str, ...]:
+    """Write the smallest launch so far. Returns the options with which `mmulator run` shows its failure."""
+    job, text = found.job, found.lines.text()
+    options: tuple[str, ...] = ()
+    if target.kind == "finding":
+        options = ("--sanitize", "--rules", target.name, *(("--strict",) if not found.failure.words.startswith("error") else ()))
+    elif ask.nan:
+        options = ("--nan",) if ask.nan == "nan" else (f"--nan={ask.nan}",)
+    elif target.kind in ("value", "difference"):
+        own = fresh(job, text)
+        result = arrays_of(own)
+        if target.kind == "value" and expect is not None:
+            wrong = result[target.name].copy()
+            wrong.reshape(-1)[target.at] = expect.arrays[target.name].reshape(-1)[target.at]
+            job = replace(job, expect=Expectation({target.name: wrong}, source=expect.source))
+        elif ask.other is not None:
+            theirs = ask.other(job, found.lines.text(1))
+            job = replace(job, expect=Expectation({n: a for n, a in theirs.items() if n in result}, source=wanted.name))
+    said = " ".join(("mmulator run launch.toml", *options))
+    words = f"Made small by mmulator reduce: {found.failure.words.splitlines()[0]}"
+    write_launch(wanted.to, job, text, [words, f"See it: {said}"])
+    if wanted.kernel is not None:
+        (wanted.to / "other.ptx").write_text(found.lines.text(1))
+    return options
+
+
+def arrays_of(job: Job) -> Arrays:
+    """The arrays of a launch that runs to its end, by name, with the module's variables that it has written."""
+    result = run_job(job, threads=1)
+    return {**job.arrays(), **result.written}
+

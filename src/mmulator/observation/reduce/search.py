@@ -1,0 +1,159 @@
+"""The search for a smaller launch that fails in the same way: passes over what may go, until nothing goes any more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from mmulator.base.errors import LaunchError, MmulatorError
+from mmulator.host.instead import instead
+from mmulator.host.jobs.job import Job
+from mmulator.observation.record.trail import Trail, lanes_of
+from mmulator.observation.reduce import changes
+from mmulator.observation.reduce.failure import FailureTrial, LaunchFailure, outcome
+from mmulator.observation.reduce.program import KernelLines, LineKind
+from mmulator.ptx.program.addresses import SHARED_BASE
+
+SMALL = 400  # instructions, up to which values are recorded and single statements are made simpler
+Candidate = tuple[Job, KernelLines]
+
+
+@dataclass
+class Reduction:
+    """A search.
+
+    job, lines: the smallest launch so far that fails.
+    trial: says whether another one does.
+    failure: of the smallest one.
+    smaller: is called for each one that is smaller.
+    begins: is called before each launch, with what tells it from others; False: it is not tried.
+    until: the time, of time.monotonic, at which no launch is begun any more.
+    """
+
+    job: Job
+    lines: KernelLines
+    trial: FailureTrial
+    failure: LaunchFailure
+    smaller: Callable[[Reduction], None] = lambda _: None
+    begins: Callable[[int], bool] = lambda _: True
+    until: float = float("inf")
+    whole: bool = True  # False where time was up
+    taken: int = 0  # candidates
+
+    def __call__(self) -> None:
+        """Make it smaller, until nothing more goes."""
+        self._sliced()
+        before = -1
+        while before != self.taken and self.whole:
+            before = self.taken
+            self._launch(partial(changes.shapes, cut=self.cuts))
+            if not before:
+                self._sliced()
+            self._thinned(LineKind.STATEMENT)
+            if self.lines.instructions <= SMALL:
+                self._lines(changes.one_side)
+                self._lines(changes.forwarded)
+                self._recorded()
+            self._greedy(lambda: changes.fewer(self.job, self.lines))
+            self._thinned(LineKind.DECLARATION)
+            self._launch(partial(changes.values, cut=self.cuts))
+            if self.lines.instructions <= SMALL:
+                self._lines(partial(changes.simpler, cut=self.cuts))
+
+    @property
+    def cuts(self) -> bool:
+        """Whether memory may have fewer bytes: not where an access beyond its end is what fails."""
+        return "BOUNDS" not in self.trial.target.name.upper().replace("-", "_")
+
+    def take(self, job: Job, lines: KernelLines) -> bool:
+        """Whether a candidate fails in the same way; then it is the smallest so far."""
+        if time.monotonic() > self.until:
+            self.whole = False
+        if not self.whole or not self.begins(hash((lines.text(), str(job)))):
+            return False
+        found = self.trial(job, lines)
+        if found is not None:
+            self.job, self.lines, self.failure, self.taken = job, lines, found, self.taken + 1
+            self.smaller(self)
+        return found is not None
+
+    def _greedy(self, candidates: Callable[[], Iterator[Candidate]]) -> None:
+        """Take what fails, and go on behind it among the candidates that the smaller launch has."""
+        at, going = 0, True
+        while going:
+            going = False
+            for n, (job, lines) in enumerate(candidates()):
+                if n >= at and self.take(job, lines):
+                    at, going = n, self.whole
+                    break
+
+    def _launch(self, of: Callable[[Job], Iterator[Job]]) -> None:
+        self._greedy(lambda: ((job, self.lines) for job in of(self.job)))
+
+    def _lines(self, of: Callable[[KernelLines], Iterator[KernelLines]]) -> None:
+        self._greedy(lambda: ((self.job, lines) for lines in of(self.lines)))
+
+    def _sliced(self) -> None:
+        """Try what the instructions of the failure are computed from, alone."""
+        if self.failure.spans and self.lines.instructions > SMALL // 10:
+            try:
+                found = [*changes.slices(self.lines, changes.lines_at(self.lines, self.failure.spans))]
+            except MmulatorError:  # of a text that is not verified
+                return
+            any(self.take(self.job, lines) for lines in found)
+
+    def _thinned(self, kind: LineKind) -> None:
+        """Leave out pieces of lines of a kind, from the last on: halves first, and single lines in the end."""
+        count = len(self.lines.of(kind))
+        size = max(1, count // 2)
+        going = count > 0
+        while going and self.whole:
+            going = size > 1
+            end = len(numbers := self.lines.of(kind))
+            while end > 0 and self.whole:
+                begin = max(0, end - size)
+                if self.take(self.job, changes.without(self.lines, {*numbers[begin:end]})):
+                    numbers = self.lines.of(kind)
+                    going = True
+                end = begin
+            size = max(1, size // 2)
+
+    def _recorded(self) -> None:
+        """Put constants for registers that have one value in the whole launch."""
+        known = recorded(self.job, self.lines, self.trial)
+        self._lines(lambda lines: changes.constants(lines, known))
+
+
+def recorded(job: Job, lines: KernelLines, trial: FailureTrial) -> dict[tuple[str, str], int]:
+    """Values of the registers that have one value wherever they are read, by function and name."""
+    trail, found, several = Trail(only=lambda _: True), dict[tuple[str, str], int](), set[tuple[str, str]]()
+    ask = replace(trial.ask, sanitize=None, nan="", other=None)
+    with instead(lambda launch, how, observers: launch.kernel.run_itself(launch, how, [*observers, trail.observer])):
+        try:
+            outcome(replace(job, expect=None), lines.text(), ask, 1 + 10 * trial.seconds)
+        except LaunchError:
+            return found
+    for step in trail.steps:
+        site = trail.site(step.site)
+        for name, raw in zip(site.read, step.before):
+            if name not in site.slots:
+                continue
+            lanes = lanes_of(raw, site.slots[name][2])
+            took = {int(v) for n, v in enumerate(lanes) if step.lanes >> n & 1}
+            key = trail.function_of(step), name
+            took |= {found[key]} if key in found else set()
+            if len(took) == 1 and not _address(value := took.pop(), job):
+                found[key] = value
+            else:
+                several.add(key)
+    return {key: value for key, value in found.items() if key not in several}
+
+
+def _address(value: int, job: Job) -> bool:
+    """Whether a value may be an address of this launch, which another launch does not have."""
+    if SHARED_BASE <= value < SHARED_BASE + (256 << 10) and not value % 16:
+        return True
+    return 1 <= value >> 32 <= 16 + 4 * len(job.named()) or any(a.address and a.address >> 32 == value >> 32 for a in job.named())
+
