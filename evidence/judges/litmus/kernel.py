@@ -71,7 +71,8 @@ def suffix(op: Op) -> str:
     return f".{op.sem}.{op.scope}"
 
 
-def kernel(test: Test, way: Way) -> Kernel:
+def kernel(test: Test, way: Way, pauses: bool = True) -> Kernel:
+    """A test as a kernel. pauses: whether threads pause before each instruction, and leave each register at once."""
     places = {name: n * STRIDE * 4 for n, name in enumerate(test.places)}
     ctas = sorted({t.cta for t in test.threads})
     members = {cta: [n for n, t in enumerate(test.threads) if t.cta == cta] for cta in ctas}
@@ -128,11 +129,11 @@ def kernel(test: Test, way: Way) -> Kernel:
         own = [name for name in names if name.startswith(f"P{n}:")]
         body += [f"    mov.u32 %P{n}_{name.split(':')[1]}, {thread.registers.get(name.split(':')[1], 0)};\n" for name in own]
         for op in thread.ops:
-            if op.kind in ("ld", "st", "atom", "sync", "arrive", "fence"):
+            if pauses and op.kind in ("ld", "st", "atom", "sync", "arrive", "fence"):
                 body.append(PAUSE.format(n=counter))
                 counter += 1
             body.append(_text(op, n, places, space, len(members[thread.cta])))
-            if op.register:  # at once: a thread that waits for ever leaves what it had
+            if op.register and pauses:  # at once: a thread that waits for ever leaves what it had
                 body.append(left(f"P{n}:{op.register}"))
         body.append(f"    mov.u32 %P{n}_{ENDED}, 1;\n")
         body += map(left, own)

@@ -311,7 +311,7 @@ def _where_it_was() -> Iterator[None]:
 
 
 _PHASES = {"compile": "compiling instructions", "run": "running blocks", "seeds": "running seeds",
-           "needed": "leaving out barriers and fences"}  # fmt: skip
+           "needed": "leaving out barriers and fences", "explore": "interleavings run"}  # fmt: skip
 
 
 def _phases(progress: Progress) -> Callable[[str, int, int], None]:

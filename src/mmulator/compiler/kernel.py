@@ -30,6 +30,7 @@ from mmulator.ptx.program.as_ptxas.inflight import Moved, delay_reads, is_inject
 from mmulator.ptx.program.as_ptxas.used_bytes import narrow
 from mmulator.ptx.program.blocks import LONGEST, Block, FunctionBlocks, Program, accesses_memory, build, instructions
 from mmulator.ptx.program.calls import check_frames, deepest, place_frames, shared_layout
+from mmulator.ptx.program.choices import takes_turns
 from mmulator.ptx.program.counts import entry_registers, instruction_class, instruction_macs
 from mmulator.ptx.program.frames import Frame, allocate, liveness, unread_results
 from mmulator.ptx.program.image import LocalFrame, ModuleImage, local_frame
@@ -87,7 +88,8 @@ class Jit:
     ) -> None:
         self.module, self.image, self.device, self.options = module, image, device, options
         self.moved = Moved()
-        self.program = build(module, function, self._prepare, longest=0 if options.step else LONGEST)
+        turns = {"takes_turns": takes_turns} if options.turns else {}
+        self.program = build(module, function, self._prepare, longest=0 if options.step else LONGEST, **turns)
         remaining()
         if not options.step and options.events is None:
             for item in self.program.functions.values():

@@ -39,7 +39,7 @@ def key(text: str, entry: str, device: str, options: CompileOptions) -> str | No
         return None
     flags: list[object] = [options.contract, options.step, options.waits, options.clusters]
     if events is not None:
-        flags += [events.name, options.keep_going, options.watched]
+        flags += [events.name, options.keep_going, options.watched, options.turns]
     return key_of("kernel", fingerprint(), entry, device, json.dumps(flags), text)
 
 

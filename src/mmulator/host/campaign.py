@@ -71,6 +71,13 @@ class Piece:
         """The bytes as the first seed left them."""
         return self.before if self.first is None else self.first
 
+    @property
+    def difference(self) -> str:
+        """How many bytes are others than the first seed left, and where the first is."""
+        differs = (self.live != self.wanted).nonzero()[0]
+        label = getattr(self.owner, "label", self.owner) or "memory"
+        return f"{len(differs)} byte{'s' * (len(differs) != 1)} of {label}, the first is byte {self.start + int(differs[0])}"
+
     def write(self, data: np.ndarray) -> None:
         """Put bytes back; memory that has not changed is not written to, since it may be a file's."""
         if not _same(self.live, data):

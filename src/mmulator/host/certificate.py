@@ -15,6 +15,7 @@ CERTIFIED, EXPLORED, NOT_DECIDED, COUNTEREXAMPLE = "certified", "explored", "not
 NEEDED, NOT_NEEDED, NOT_KNOWN = "needed", "not needed", "not known"
 NOT_TRIED = "stopped before this was tried"  # a reason of what is not known
 VERDICTS = CERTIFIED, EXPLORED, NOT_DECIDED, COUNTEREXAMPLE  # from the strongest
+VERY_MANY = 10**12
 INPUTS = "these inputs, this shape and this device"
 SHAPE = "this shape, these numbers and this device, for all contents of the buffers"
 GIVEN = (
@@ -28,18 +29,22 @@ GIVEN = (
 class Schedule:
     """The record of a schedule: `launch(seed=..., order=..., threads=1)` runs it again.
 
-    seed: of the scheduler's choices. order: of the order in which blocks begin; None: they begin in order.
+    seed: of the scheduler's choices. order: of the order in which blocks begin; None: they begin in order. Several numbers:
+        threads, by number in the grid, one for each access whose order matters.
     """
 
     seed: int
-    order: int | None = None
+    order: int | tuple[int, ...] | None = None
 
     @property
     def options(self) -> str:
         """The options of a command line that run it."""
-        return f"--seed {self.seed}" + (f" --order {self.order}" if self.order is not None else "")
+        order = ",".join(map(str, self.order)) + "," * (len(self.order) == 1) if isinstance(self.order, tuple) else self.order
+        return f"--seed {self.seed}" + (f" --order {order}" if order is not None else "")
 
     def __str__(self) -> str:
+        if isinstance(self.order, tuple):
+            return f"seed {self.seed}, accesses in the order of {len(self.order)} turns"
         return f"seed {self.seed}" + (f", blocks in the order of seed {self.order}" if self.order is not None else "")
 
 
@@ -92,6 +97,8 @@ class Certificate:
     schedule: of a counterexample.
     tried: schedules that were run.
     needed: of a certified launch, where it was asked, whether it needs each barrier, fence, wait and commit, by line; else None.
+    about: how many interleavings there are, about, where their exploration was begun and not ended; all that there are where
+        it was.
     """
 
     verdict: str
@@ -100,15 +107,19 @@ class Certificate:
     schedule: Schedule | None = None
     tried: int = 1
     needed: tuple[OrderNeed, ...] | None = None
+    about: int = 0
 
     def __str__(self) -> str:
+        if self.verdict == EXPLORED:
+            many = f"all {self.about:,} interleavings" if self.about > 1 else "the only interleaving"
+            return f"{EXPLORED}: no race, no deadlock and the same bytes in {many} of accesses whose order matters"
         if self.verdict == CERTIFIED:
             return f"{CERTIFIED}: no race, no deadlock and the same bytes in every schedule"
         more = f"; {len(self.reasons) - 1} more" if len(self.reasons) > 1 else ""
         why = f": {self.reasons[0]}{more}" if self.reasons else ""
         if self.verdict == COUNTEREXAMPLE:
             return f"{COUNTEREXAMPLE}, {self.schedule}{why}"
-        tried = f"; {self.tried} schedules of an unknown number left the same bytes" if self.tried > 1 else ""
+        tried = f"; {self.tried:,} schedules of {number(self.about)} left the same bytes" if self.tried > 1 else ""
         return f"{self.verdict}{why}{tried}"
 
     def lines(self) -> list[str]:
@@ -141,6 +152,13 @@ class Certificate:
             "schedule": asdict(self.schedule) if self.schedule else None,
             "needed": None if self.needed is None else [row.as_dict() for row in self.needed],
         }  # fmt: skip
+
+
+def number(about: int) -> str:
+    """How many schedules there are, about; 0: nobody knows."""
+    if not about:
+        return "an unknown number"
+    return f"about {about:,}" if about < VERY_MANY else f"more than {VERY_MANY:,}"
 
 
 def weakest(verdicts: Sequence[str]) -> str:

@@ -32,6 +32,7 @@ from mmulator.runtime.launch.launch import How, Launch, compile_options
 from mmulator.runtime.launch.limits import (
     MAX_BLOCK,
     MAX_GRID,
+    as_order,
     check_block,
     check_cooperative,
     check_device,
@@ -343,6 +344,9 @@ class Kernel:
         compile_timeout: float | None = None,
     ) -> Report:  # fmt: skip
         """`run`, of this kernel whatever stands in for it."""
+        if isinstance(how.order, tuple):
+            from mmulator.host.turns import in_turns
+            how, observers = in_turns(how, observers)
         module, shape, device = self.module, launch.shape, launch.device
         options = compile_options(shape, how, observers)
         started = time.perf_counter()
@@ -380,7 +384,7 @@ class Kernel:
         trace: str | Path | None = None,
         memory: Sequence[Region] = (),
         waits: bool = False,
-        order: int | None = None,
+        order: int | Sequence[int] | None = None,
         debug: Any = None,
         certify: bool | Literal["needed"] = False,
     ) -> Report:
@@ -391,16 +395,15 @@ class Kernel:
         for a scalar, `mm.struct` or bytes for an aggregate, `mm.TensorMap` for a tensor map, None or 0 for a null
         pointer. shared: dynamic shared bytes. device: whose arithmetic (`sm_90`); default: that of .target. seed: of the
         scheduler's choices (when asynchronous operations complete). timeout: seconds that compilation may take, and again
-        the run. threads: of the host.
-        progress(phase, done, total) is called with phases `compile` and `run`. watch: elements, as (number of the argument,
-        index), whose stores the report lists, in order; on one thread of the host unless `threads` says more. why: an element, as
-        "C[3,5]" or (number of the argument, index), or several: `report.why` tells which store gave it its value, and back
-        through instructions (why_depth: how many) what that was computed from. names: arrays that `why` calls by these names.
-        against: a device, or a seed, under which the block is run, too: the answer says where the values part; or an array of
-        expected values, or several by name: it says what parts the element from them. cluster: blocks
-        of a cluster (int, or up to three, which divide the grid; sm_90 and later), default: what .reqnctapercluster says, or
-        no clusters (PTX ISA 9.1, Programming Model: Cluster of Cooperative Thread Arrays). cooperative: all blocks are
-        resident at once, and may wait for each other (CUDA C++ Programming Guide, Cooperative Groups: grid.sync()).
+        the run. threads: of the host. progress(phase, done, total) is called with phases `compile`, `run`, `explore`.
+        watch: elements, as (number of the argument, index), whose stores the report lists, in order; on one thread of the host
+        unless `threads` says more. why: an element, as "C[3,5]" or (number of the argument, index), or several: `report.why` says
+        which store gave it its value, and back through instructions (why_depth: how many) what that was computed from. names:
+        arrays that `why` calls by these names. against: a device, or a seed, under which the block is run, too: the answer says
+        where the values part; or an array of expected values, or several by name: it says what parts the element from it.
+        cluster: blocks of a cluster (int, or up to three, which divide the grid; sm_90 and later), default: what
+        .reqnctapercluster says, or no clusters (PTX ISA 9.1, Programming Model: Cluster of Cooperative Thread Arrays).
+        cooperative: all blocks are resident at once, and may wait for each other (CUDA C++ Programming Guide, grid.sync()).
         sanitize: undefined behaviour is looked for, and is in the report's `findings`; "strict": what everybody's compilers
         do against the letter, too; "raise": the first of severity error is raised when the kernel has run. What is raised
         meanwhile has the findings so far (`error.findings`). keep_going: includes `sanitize`; an access out of bounds or
@@ -412,10 +415,9 @@ class Kernel:
         profile: what each line did is counted, and is in the report's `profile`.
         trace: a file that receives what happened when, for Perfetto.
         memory: arrays at device addresses that they say themselves (runtime/launch/regions.py); others get addresses of their
-        own. waits: an access to an accumulator of wgmma in flight waits, where ptxas makes it wait. debug: a
-        `mmulator.observation.debug.program.Debugger`, under whose control the launch runs. workers: a distributed.Client, on
-        whose Dask cluster the blocks run; blocks that write the same bytes or use each other's results are refused, and nothing
-        is stored then.
+        own. waits: an access to an accumulator of wgmma in flight waits, where ptxas makes it wait. debug: a Debugger
+        (observation/debug/program.py), under whose control the launch runs. workers: a distributed.Client, on whose Dask cluster
+        the blocks run; blocks that write the same bytes or use each other's results are refused: nothing is stored then.
 
         Raises LaunchError (nothing was run), UnsupportedError, ExecutionFault (buffers keep what was stored until then),
         UndefinedBehaviour, NotFinite.
@@ -425,7 +427,7 @@ class Kernel:
         device = as_device(device) if device else self.module.default_device
         elements = watched(watch) if watch != () else ()
         how = How(
-            whole(seed, "seed"), None if order is None else whole(order, "order"),
+            whole(seed, "seed"), as_order(order),
             None if threads is None else whole(threads, "threads", 1), seconds(timeout), waits=waits, keep_going=keep_going,
             progress=(lambda done, total: progress("run", done, total)) if progress else None,
         )  # fmt: skip
@@ -441,9 +443,8 @@ class Kernel:
         looking = partial(observing, looked, None, sanitize == "strict", certify=bool(certify))
         if debug is not None:
             return cast(Report, debug.launch(launch, how, looking, partial(entries.DeviceNames.of, launch, names or {})))
-        observers, about = looking(profile, None if trace is None else str(trace)), None
-        if why is not None:
-            about = entries.about_arrays(why, launch, how, names or {}, against)
+        observers = looking(profile, None if trace is None else str(trace))
+        about = entries.about_arrays(why, launch, how, names or {}, against) if why is not None else None
         if elements or about:
             from mmulator.sanitizer.diagnostics.watch import Watches
 
@@ -455,8 +456,7 @@ class Kernel:
             run = partial(entries.checked, "inf" if nan == "inf" else "nan", launch, how, known, run)
         if certify:
             from mmulator.host.schedules import certified_launch as run_certified
-
-            run = partial(run_certified, launch, how, run, looking if certify == "needed" else None, progress)
+            run = partial(run_certified, launch, how, run, looking, certify == "needed", progress)
         report = run()
         if about:
             report.why = about.answers(watches, report, whole(why_depth, "why_depth", 1))

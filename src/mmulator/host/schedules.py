@@ -43,31 +43,34 @@ class NeedQuestion:
 
 
 def certified_launch(
-    launch: Launch, how: How, run: Callable[[], Report], observers: Callable[[], Sequence[Observer]] | None = None,
+    launch: Launch, how: How, run: Callable[[], Report], observing: Callable[[], Sequence[Observer]], needed: bool = False,
     progress: Callable[[str, int, int], object] | None = None,
 ) -> Report:  # fmt: skip
     """The report of a sanitized launch of a `Kernel`, with its certificate.
 
     launch, how: what runs, and how.
     run: launches it under the sanitizer.
-    observers: where it is asked which barriers, fences, waits and commits the launch needs, gives a sanitizer for evidence.
-    progress: is called with ("needed", lines that are done, all).
+    observing: gives a sanitizer for evidence.
+    needed: it is asked which barriers, fences, waits and commits the launch needs.
+    progress: is called with ("needed", lines that are done, all) and ("explore", interleavings that have been run, about all).
     """
     plain = replace(how, progress=None)
 
     def again(schedule: Schedule) -> Report:
         return launch.run(replace(plain, seed=schedule.seed, order=schedule.order, threads=1))
 
+    def in_turns(observer: Observer) -> Report:
+        return launch.run(replace(plain, order=None, threads=1), [*observing(), observer])
+
     memory = Snapshot((f"device address 0x{start:x}", array) for start, array in launch.writable())
-    asked = None
-    if observers is not None:
-        told = partial(progress, "needed") if progress else None
-        asked = NeedQuestion(launch.kernel, lambda: launch.run(plain, observers()), told)
-    return certified(run, again, memory, Schedule(how.seed, how.order), asked)
+    told = {phase: partial(progress, phase) if progress else None for phase in ("needed", "explore")}
+    asked = NeedQuestion(launch.kernel, lambda: launch.run(plain, observing()), told["needed"]) if needed else None
+    return certified(run, again, memory, Schedule(how.seed, how.order), in_turns, told["explore"], asked)
 
 
 def certified(
     run: Callable[[], Report], again: Callable[[Schedule], object], memory: Snapshot, schedule: Schedule,
+    in_turns: Callable[[Observer], Report], progress: Callable[[int, int], object] | None = None,
     asked: NeedQuestion | None = None,
 ) -> Report:  # fmt: skip
     """The report of a launch, with its certificate. Memory is as this launch left it, whatever is raised.
@@ -76,6 +79,8 @@ def certified(
     again: launches in another schedule, without the sanitizer.
     memory: what the launch may write, taken before it.
     schedule: of `run`.
+    in_turns: launches under the sanitizer, as evidence, with an observer besides.
+    progress: is called with interleavings that have been run, and about how many there are.
     asked: whether it is asked what is needed, of a launch that is certified.
 
     Raises what `run` raises; a fault has the certificate as `certificate`.
@@ -91,6 +96,10 @@ def certified(
         try:
             if found.verdict == NOT_DECIDED:
                 found = _search(found, again, memory, schedule)
+                if found.verdict == NOT_DECIDED and report.evidence.turns:
+                    from mmulator.host.exploring import explored
+
+                    found = explored(found, in_turns, memory, schedule, progress)
             elif asked:
                 without = partial(_without, asked.look, again, memory, schedule)
                 found = replace(found, needed=entries.needed(asked, report, found, without))
@@ -116,7 +125,7 @@ def _without(
     found = first_look(evidence, schedule)
     piece = next(memory.differing(), None)
     if found.verdict != COUNTEREXAMPLE and piece is not None:
-        said = reason("other bytes: " + _difference(piece))
+        said = reason("other bytes: " + piece.difference)
         found = replace(found, verdict=COUNTEREXAMPLE, reasons=(said, *found.reasons), schedule=schedule)
     if found.verdict == NOT_DECIDED:
         found = _search(found, again, memory, schedule)
@@ -135,12 +144,6 @@ def _search(found: Certificate, again: Callable[[Schedule], object], memory: Sna
             return replace(broken, reasons=(*broken.reasons, *found.reasons), rests_on=found.rests_on)
         piece = next(memory.differing(), None)
         if piece is not None:
-            said = reason("other bytes than in the first schedule: " + _difference(piece))
+            said = reason("other bytes than in the first schedule: " + piece.difference)
             return Certificate(COUNTEREXAMPLE, (said, *found.reasons), found.rests_on, schedule, n + 1)
     return replace(found, tried=SCHEDULES + 1)
-
-
-def _difference(piece: Any) -> str:
-    differs = (piece.live != piece.wanted).nonzero()[0]
-    label = getattr(piece.owner, "label", piece.owner) or "memory"
-    return f"{len(differs)} byte{'s' * (len(differs) != 1)} of {label}, the first is byte {piece.start + int(differs[0])}"

@@ -24,6 +24,7 @@ class CompileOptions:
     keep_going: whether an instrument is told of lanes whose access is out of bounds or misaligned, which are then left out, and
         the launch continues (compiler/lowering/screened.py).
     watched: whether global memory may be undefined too, for an instrument that tracks values.
+    turns: whether an access whose order the schedule may choose is a block of its own, before which lanes wait for their turn.
     """
 
     contract: bool = True
@@ -33,6 +34,7 @@ class CompileOptions:
     clusters: bool = False
     keep_going: bool = False
     watched: bool = False
+    turns: bool = False
 
 
 DEFAULT = CompileOptions()

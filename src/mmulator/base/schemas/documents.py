@@ -133,7 +133,8 @@ PROFILE = versioned("profile", record(
 ))  # fmt: skip
 _CERTIFICATE = record(
     "whole: tried", "texts: rests_on", verdict=one_of("certified", "explored", "not decided", "counterexample"),
-    reasons=many(record("text: why location source")), schedule=or_none(record("whole: seed", order=or_none(WHOLE))),
+    reasons=many(record("text: why location source")), schedule=or_none(record(
+        "whole: seed", order=or_none(either(WHOLE, many(WHOLE))))),
     needed=or_none(many(record(
         "text: source instruction reason", "whole: line", "wholes: lines", "texts: rests_on", "flag: together",
         verdict=one_of("needed", "not needed", "not known"),

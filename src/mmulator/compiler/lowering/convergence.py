@@ -1,7 +1,7 @@
 """The code before the first instruction of a block that checks that its lanes have arrived, and its warpgroup is complete."""
 
 from mmulator.base.codegen.ops import reduce_or, select
-from mmulator.base.codegen.types import u32
+from mmulator.base.codegen.types import i32, u32
 from mmulator.base.codegen.values import constant
 from mmulator.compiler.emit.block import LANES
 from mmulator.compiler.emit.emitter import Emitter
@@ -10,13 +10,17 @@ from mmulator.ptx.program.blocks import is_wgmma_issue
 from mmulator.ptx.tree import Immediate, Instruction
 from mmulator.runtime.native.asynchrony import waiting as rt
 from mmulator.runtime.native.matrix.wgmma import enter_warpgroup
-from mmulator.runtime.native.state import FULL
+from mmulator.runtime.native.state import FULL, RESCHEDULE
+from mmulator.runtime.native.threads.turns import has_turn
 
 U32 = u32.vec(LANES)
 
 
 def arrive(e: Emitter, ins: Instruction) -> None:
     """Write the checks before the first instruction of a block."""
+    if e.block.turn:
+        with e.b.if_(~e.call(has_turn, e.w, e.mask, e.block.index)):
+            e.b.ret(constant(e.b, i32, RESCHEDULE))
     if e.block.sync:
         converge(e, ins)
     _enter_warpgroup(e)

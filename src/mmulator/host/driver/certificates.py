@@ -13,11 +13,12 @@ from mmulator.host.campaign import Snapshot
 from mmulator.host.certificate import CERTIFIED, NOT_TRIED, VERDICTS, Certificate, Schedule
 from mmulator.host.driver.functions import Function
 from mmulator.host.driver.inquiries import Arrays
-from mmulator.host.driver.progress import sink
+from mmulator.host.driver.progress import Launching, sink
 from mmulator.host.driver.seeds import memory_of
 from mmulator.host.report import Report
 from mmulator.host.schedules import NeedQuestion, certified
 from mmulator.host.settings import Settings
+from mmulator.runtime.launch.observers import Observer
 from mmulator.runtime.launch.regions import Regions
 
 _NAME = 80  # characters of a kernel's name
@@ -46,6 +47,9 @@ def certify(
     def look() -> Report:
         return run(settings.seed, replace(plain, threads=settings.threads, certify=True), arrays)
 
+    def in_turns(observer: Observer) -> Report:
+        return run(settings.seed, replace(plain, threads=1, order=None, certify=True), arrays, observer)
+
     def progress(done: int, total: int) -> None:
         if settings.progress != "never" and sink[-1].room():
             sink[-1].draw(f"{shorter(demangle(function.name), 40)}: {done}/{total} lines left out")
@@ -53,7 +57,13 @@ def certify(
     first, key = Schedule(settings.seed, settings.order), (function.kernel.module.source.text, function.name)
     asks = settings.certify == "needed" and not {STOPPED, key} & _asked
     asked = NeedQuestion(function.kernel, look, progress) if asks else None
-    report = certified(lambda: run(settings.seed, settings, arrays, more), again, memory, first, asked)
+    launching = Launching(function.name, settings.progress)
+    try:
+        report = certified(
+            lambda: run(settings.seed, settings, arrays, more), again, memory, first, in_turns, launching.explored, asked
+        )
+    finally:
+        launching.close()
     if asks and sink[-1].room():
         sink[-1].clear()
     found = report.certificate

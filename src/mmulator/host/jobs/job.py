@@ -105,7 +105,7 @@ class Job:
     memory: list[Argument] = field(default_factory=list)
     waits: bool = False
     nvcc: str = ""
-    order: int | None = None
+    order: int | tuple[int, ...] | None = None
 
     def load(self, timeout: float | None = None) -> Module:
         """The module of the kernel."""
@@ -194,7 +194,7 @@ def load_job(path: str | Path, expecting: bool = True) -> Job:
         variables=[table_argument(v, 0, path, default=name) for name, v in variables.items()],
         cluster=data.get("cluster"), cooperative=data.get("cooperative", False), waits=data.get("waits", False),
         memory=[table_argument(a, len(arguments) + n, path) for n, a in enumerate(memory)],
-        order=_int(data, "order", path) if "order" in data else None,
+        order=_order(data, path) if "order" in data else None,
     )  # fmt: skip
     if "suppress" in data:
         from mmulator.host.jobs import suppressions
@@ -223,6 +223,13 @@ def _int(data: dict[str, Any], key: str, path: Path) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise LaunchError(f"{path}: {key} is {value!r}, not a whole number")
     return value
+
+
+def _order(data: dict[str, Any], path: Path) -> int | tuple[int, ...]:
+    turns = data["order"]
+    if isinstance(turns, list):
+        return tuple(_int({"a thread of order": t}, "a thread of order", path) for t in turns)
+    return _int(data, "order", path)
 
 
 _EXPECT = ("file", "compare", "tolerance", "rtol", "atol", "ulp", "source")

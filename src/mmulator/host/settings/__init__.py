@@ -188,9 +188,10 @@ class Settings:
              "judge": {"metavar": "", "bare": None,
                        "help": "Certify the kernel for every schedule; a counterexample counts as undefined."}},
     )  # fmt: skip
-    order: int | None = row(
-        None, "run exec debug variable launch", "the seed of the order in which blocks begin; else they begin in order",
-        "Seed of the order in which blocks begin.", metavar="N", read=whole(0),
+    order: int | tuple[int, ...] | None = row(
+        None, "run exec debug variable launch",
+        "the seed of the order in which blocks begin, else in order; or `0,32,0`: threads, in the order of their turns",
+        "Seed of the order in which blocks begin; 0,32,0: threads, in the order of their turns.", metavar="N", read=readers.order,
     )  # fmt: skip
     nan: str = row(
         "", "run exec pytest variable launch",
@@ -404,7 +405,8 @@ def environment_of(values: Mapping[str, Any]) -> dict[str, str]:
         if setting.file:
             text = "1" if value == "-" else str(Path(value).absolute())
         elif not text:
-            text = "1" if value is True else ";".join(value) if isinstance(value, list) else str(value)
+            several = value if isinstance(value, list) else ()
+            text = "1" if value is True else ";".join(several) or str(value).strip("()" * isinstance(value, tuple))
         found[PREFIX + (name or setting.name).upper()] = text
     return found
 

@@ -21,6 +21,16 @@ def whole(least: int | None = None, most: int | None = None) -> Callable[[str], 
     return read
 
 
+def order(text: str) -> int | tuple[int, ...]:
+    """A seed, or with a comma threads in the order of their turns."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > 1 and parts[-1] == "":
+        parts.pop()
+    if not all(part.isascii() and part.isdigit() and len(part) < 20 for part in parts):
+        raise ValueError("a whole number from 0 on, or several with commas between them")
+    return tuple(map(int, parts)) if "," in text else int(parts[0])
+
+
 def decimal(least: float | None = None, said: str = "a number") -> Callable[[str], float]:
     """A reader of numbers. said: what they are."""
 

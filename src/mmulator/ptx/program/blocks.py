@@ -40,6 +40,7 @@ class Block:
     sync: whether the first instruction of the body needs its partners here.
     after: the instruction whose results arrive when control comes back (of a barrier reduction or a call); written at the
         start.
+    turn: whether its lanes wait for their turn before the only instruction of the body.
     """
 
     index: int
@@ -50,6 +51,7 @@ class Block:
     targets: list[int] = field(default_factory=list)
     sync: bool = False
     after: Instruction | None = None
+    turn: bool = False
 
 
 @dataclass
@@ -155,7 +157,8 @@ def partners(ins: Instruction) -> Here:
 
 
 def build(
-    module: ParsedModule, entry: Function, prepare: Callable[[Function], Function] = lambda f: f, *, longest: int = LONGEST
+    module: ParsedModule, entry: Function, prepare: Callable[[Function], Function] = lambda f: f, *, longest: int = LONGEST,
+    takes_turns: Callable[[Instruction], bool] = lambda _: False,
 ) -> Program:
     """The program of `entry` and of the functions that it can reach.
 
@@ -163,18 +166,21 @@ def build(
     entry: the kernel.
     prepare: a function that rewrites each function first.
     longest: greatest number of instructions in a block, see LONGEST; with 0 every instruction is a separate block.
+    takes_turns: whether an instruction is a block of its own whose lanes wait for their turn.
     """
     found = reached(module, entry)
     functions = {name: FunctionBlocks(prepare(function)) for name, function in found.functions.items()}
     blocks: list[Block] = []
     for item in functions.values():
-        _split(item, blocks, longest)
+        _split(item, blocks, longest, takes_turns)
     return Program(module, functions, blocks, cycles(found.calls), found.pointed)
 
 
 class _Splitter:
-    def __init__(self, item: FunctionBlocks, blocks: list[Block], longest: int) -> None:
-        self.item, self.blocks, self.longest = item, blocks, longest
+    def __init__(
+        self, item: FunctionBlocks, blocks: list[Block], longest: int, takes_turns: Callable[[Instruction], bool]
+    ) -> None:
+        self.item, self.blocks, self.longest, self.takes_turns = item, blocks, longest, takes_turns
         self.fixups: list[tuple[Block, int, str]] = []
         self.labels: dict[str, int] = {}
         self.together = Here.SOME
@@ -225,6 +231,9 @@ class _Splitter:
             self.current = self.new()
             block.targets.append(self.current.index)
             return
+        if self.takes_turns(ins):
+            self.alone(ins)
+            return
         guarded = ins.guard is not None and (special or sync)
         around = self.current if guarded else None
         if guarded:
@@ -248,6 +257,19 @@ class _Splitter:
         if around is not None:
             if self.current.body or self.current.sync or self.current.after is not None:
                 self.fall()  # lanes that skip it do not receive its results either
+            around.targets.append(self.current.index)
+
+    def alone(self, ins: Instruction) -> None:
+        """Put an instruction into a block of its own, whose lanes wait for their turn."""
+        around = self.current if ins.guard is not None else None
+        if around is not None:
+            self.guard(ins)
+        elif self.current.body or self.current.after or self.current.sync:
+            self.fall()
+        self.current.turn = True
+        self.current.body.append(ins)
+        self.fall()
+        if around is not None:
             around.targets.append(self.current.index)
 
     def begins(self, ins: Instruction, effects: Effects) -> bool:
@@ -291,8 +313,8 @@ class _Splitter:
             block.targets[at] = self.labels[name]
 
 
-def _split(item: FunctionBlocks, blocks: list[Block], longest: int) -> None:
-    splitter = _Splitter(item, blocks, longest)
+def _split(item: FunctionBlocks, blocks: list[Block], longest: int, takes_turns: Callable[[Instruction], bool]) -> None:
+    splitter = _Splitter(item, blocks, longest, takes_turns)
     reachable = _jumped_to(item.function)
     for statement in item.function.body:
         if isinstance(statement, Label):

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from mmulator.isa.effects import Effects, Ends, MemoryEffect, Orders, Queue, Together
+from mmulator.isa.types import type_bits
 from mmulator.ptx.program.blocks import Block, Program
 from mmulator.ptx.program.frames import unread_results
 from mmulator.ptx.program.uses import callee_of, uses_and_defs
 from mmulator.ptx.program.waiting import all_of, asks, only_awaited, regions, shows_nowhere
-from mmulator.ptx.tree import Instruction, SpecialRegister, Symbol
+from mmulator.ptx.tree import Instruction, SpecialRegister, Symbol, VectorOperand
 
+WIDEST = 128  # bits of a vector that is taken for one access
 STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
 FLOATS = frozenset(("f16", "bf16", "f16x2", "bf16x2", "f32", "f64", "e4m3x4", "e5m2x4"))
 MIXED = frozenset(("exch", "cas", "inc", "dec"))  # operations that do not commute with themselves
@@ -28,11 +30,34 @@ VOLATILE = {
 @dataclass(frozen=True)
 class Choice:
     """An instruction whose effect the schedule may choose, and why. spaces: of a strong or atomic access the state spaces that it
-    may be in: it is only a choice if such accesses meet there with nothing to order them."""
+    may be in: it is only a choice if such accesses meet there with nothing to order them. explored: the order of turns decides
+    (`takes_turns`)."""
 
     instruction: Instruction
     why: str
     spaces: frozenset[str] | None = None
+    explored: bool = False
+
+
+def takes_turns(ins: Instruction) -> bool:
+    """Whether an instruction is a strong access of single lanes to memory that threads share, whose order the schedule
+    chooses.
+    """
+    e = ins.effects
+    if e.ends is not Ends.NO or e.queue is not Queue.NONE or e.together is not Together.ALONE or e.chooses:
+        return False
+    if any(isinstance(o, SpecialRegister) and o.name.startswith(tuple(VOLATILE)) for o in ins.leaves):
+        return False
+    if e.counted_as == "barrier" or "local" in ins.modifiers:
+        return False
+    form = dict(ins.form.modifiers)
+    parts = max((len(o.elements) for o in ins.operands if isinstance(o, VectorOperand)), default=1)
+    if e.memory is MemoryEffect.ATOMIC:  # the elements of a vector are operations of their own
+        return "op" in form and parts == 1 and not form["type"].endswith("x2")
+    if e.memory is MemoryEffect.NONE or parts * type_bits(form.get("type", "b8")) > WIDEST:
+        return False
+    words = {w for word in ins.modifiers for w in (word, word.partition("::")[0])}
+    return e.memory in (MemoryEffect.READ, MemoryEffect.WRITE) and bool(words & STRONG)
 
 
 def choices(program: Program, executed: Iterable[Block]) -> list[Choice]:
@@ -45,7 +70,7 @@ def choices(program: Program, executed: Iterable[Block]) -> list[Choice]:
         for ins in all_of(block):
             why = _why(ins, block, unread[names[id(block.function)]])
             if why:
-                found.append(Choice(ins, why, _spaces(_space(ins)) if _meets(ins) else None))
+                found.append(Choice(ins, why, _spaces(_space(ins)) if _meets(ins) else None, takes_turns(ins)))
             elif "op" in (form := dict(ins.form.modifiers)) and ins.effects.memory in (MemoryEffect.ATOMIC, MemoryEffect.REDUCE):
                 kind = form["op"], form["type"].lstrip("bsu") if form["op"] == "add" else form["type"]
                 kinds.setdefault(_space(ins), {}).setdefault(kind, ins)
@@ -54,7 +79,7 @@ def choices(program: Program, executed: Iterable[Block]) -> list[Choice]:
         several = every if space == "" else {**of_space, **kinds.get("", {})}
         if len(several) > 1:
             said = "is one of several atomic operations, whose order may matter"
-            found.append(Choice(next(iter(of_space.values())), said, _spaces(space)))
+            found.append(Choice(next(iter(of_space.values())), said, _spaces(space), all(map(takes_turns, several.values()))))
     return sorted(dict.fromkeys(found), key=lambda c: c.instruction.span.start)
 
 

@@ -79,7 +79,8 @@ class How:
     """How a launch runs on the CPU: what may be chosen freely for a kernel in order. A GPU reads nothing of it.
 
     seed: seed of the scheduler's choices: which warp goes first, when asynchronous operations complete.
-    order: seed of the order in which clusters begin; None: they begin in order.
+    order: seed of the order in which clusters begin; None: they begin in order. Several numbers: threads, in the order of their
+        turns (host/turns.py).
     threads: threads of the host; None: as many as there are cores.
     timeout: seconds that the run may take; None: no limit.
     slice: blocks of code, at most, after which another warp or CTA has its turn; 0: no limit.
@@ -95,7 +96,7 @@ class How:
     """
 
     seed: int = 0
-    order: int | None = None
+    order: int | tuple[int, ...] | None = None
     threads: int | None = None
     timeout: float | None = None
     slice: int = 0
@@ -148,4 +149,5 @@ _made = lru_cache(maxsize=256)(CompileOptions)  # programs launch in the same wa
 def compile_options(shape: LaunchShape, how: How, observers: Sequence[Observer] = ()) -> CompileOptions:
     """How the kernel of a launch has to be compiled."""
     instrument = instrument_of(observers) if observers else None
-    return _made(True, instrument, how.step, how.waits, shape.cluster_size > 1, how.keep_going, how.watched)
+    return _made(True, instrument, how.step, how.waits, shape.cluster_size > 1, how.keep_going, how.watched,
+                 any(o.turns for o in observers))

@@ -244,6 +244,15 @@ def whole(value: Any, what: str, least: int | None = None) -> int:
     return number
 
 
+def as_order(value: Any) -> int | tuple[int, ...] | None:
+    """The seed of the order in which blocks begin, threads in the order of their turns, or None. Raises LaunchError."""
+    if value is None or hasattr(value, "__index__"):
+        return None if value is None else whole(value, "order", 0)
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise LaunchError(f"order is {_shown(value)}, neither a whole number nor a list of threads")
+    return tuple(whole(thread, "a thread of order", 0) for thread in value)
+
+
 def seconds(value: Any) -> float | None:
     """A time limit, or None. Raises LaunchError."""
     if value is None:

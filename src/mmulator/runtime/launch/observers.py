@@ -21,9 +21,10 @@ class Observer:
     alone: the launch has one thread of the host, unless it says how many.
     ordered: it has one, whatever it says, since what is seen depends on the order of clusters.
     apart: the worker comes back to Python when a cluster ends.
+    turns: it gives turns, which the kernel is compiled for (CompileOptions.turns).
     """
 
-    calls = alone = ordered = apart = False
+    calls = alone = ordered = apart = turns = False
 
     @property
     def instrument(self) -> Instrument:

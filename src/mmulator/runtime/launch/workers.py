@@ -170,7 +170,7 @@ class Workers:
         self.line = grid.line  # of those that have not begun
         if self.sample is not None:
             self.line.begin(self.clusters, self.sample.numbers.tolist())
-        elif how.order is not None:
+        elif isinstance(how.order, int):
             self.line.begin(self.clusters, *order(self.clusters, self.most, how.order))
         elif part is not None:
             self.line.begin(end, taken=begin)

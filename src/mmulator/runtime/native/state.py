@@ -184,6 +184,7 @@ Launch = Struct(
         ("slice", u64),  # greatest number of blocks of code in a warp's turn, which the seed chooses; 0: the default
         ("touched", ptr_to(Touched)), ("touched_slots", u64),
         ("steps", ptr_to(Steps)),
+        ("turns", ptr),  # a Turns (runtime/native/threads/turns.py), or null
     ],
 )
 

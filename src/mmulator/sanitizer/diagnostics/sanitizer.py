@@ -97,12 +97,16 @@ class Sanitizer(Observer):
             return topics
         topics = {}
         self.kept.append(topics)
-        if self.grid.shape.clusters == 1:  # to make it takes most of the time of such a launch; of others it is too much to keep
+        turns = any(o.turns for o in self.grid.observers)
+        if self.grid.shape.clusters == 1 or turns:  # to make it takes most of the time of such launches; of others it is too much
+            # to keep
             resident.observed[MEMORY] = topics
         state = np.zeros(1, SanitizedCluster.numpy_dtype())
         for name, make in OF_CLUSTER.items():
             topics[name] = make(resident)
             _point(state, name, topics[name])
+        if turns:
+            state["waits"] = 0  # threads stand still while others have their turn
         topics[""] = state
         resident.cluster["sanitizer"] = pointer(state)
         return topics

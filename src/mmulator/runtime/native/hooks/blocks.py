@@ -2,7 +2,7 @@
 
 from mmulator.base.codegen.lang import hook
 from mmulator.base.codegen.types import i32, ptr, ptr_to, u32
-from mmulator.runtime.native.state import Transfer, Warp
+from mmulator.runtime.native.state import Cluster, Transfer, Warp
 
 
 @hook
@@ -52,3 +52,20 @@ def transfer_over(t: ptr_to(Transfer)) -> None:
 @hook
 def grid_waited(w: ptr_to(Warp), mask: u32, site: u32) -> None:
     """Called at griddepcontrol.wait."""
+
+
+@hook
+def turn_awaited(w: ptr_to(Warp), mask: u32, out: ptr_to(u32)) -> None:
+    """Called when lanes come to an access before which they wait for their turn. out: out[0] = 1 says that they have it."""
+
+
+@hook
+def group_chosen(w: ptr_to(Warp), out: ptr_to(u32)) -> None:
+    """Called when the lanes out[0], all at one place, are about to go on; the hook may leave some out."""
+
+
+@hook
+def all_wait(cluster: ptr_to(Cluster), out: ptr_to(u32)) -> None:
+    """Called when no lane of a cluster can go on and nothing is pending. out: out[0] is Stop.BLOCKED; BUDGET says that a lane
+    has its turn now, ASLEEP that another cluster is next.
+    """

@@ -34,6 +34,7 @@ from mmulator.runtime.native.threads import floats
 from mmulator.runtime.native.threads.chance import hash_choice
 from mmulator.runtime.native.threads.cluster import NO_CLUSTER, begin_next
 from mmulator.runtime.native.threads.renewal import begin_cluster
+from mmulator.runtime.native.threads.turns import ask, whose_turn
 
 TURN = 64  # diverged choices between two turns for another group
 SLICE = 2048  # blocks of code that a warp runs before the next has its turn
@@ -129,6 +130,7 @@ def run_warp(w: ptr_to(Warp), turn: i64, most: i64) -> i64:
             if w.live == 0:
                 result = Stop.EXITED
             break
+        group = whose_turn(w, group)
         w.waiting = w.waiting & ~group
         w.held = w.held & ~group
         pc = w.pc
@@ -288,6 +290,8 @@ def help_sleepers(cluster: ptr_to(Cluster)) -> u32:
         more = transfer_for_sleepers(cluster)
         if more != Stop.BLOCKED:
             found = more
+    if found == Stop.BLOCKED:
+        found = ask(cluster)
     if found == Stop.BLOCKED:
         return end_waits(cluster)
     return found

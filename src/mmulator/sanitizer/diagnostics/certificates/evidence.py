@@ -86,13 +86,16 @@ class OpenPoint:
 class Evidence:
     """findings: of every severity. reasons: why another schedule may do something else. rests_on: what is taken for granted.
     contents: whether what was executed depends on the contents of the buffers. executed: where instructions of executed blocks
-    begin in the text."""
+    begin in the text. beyond: of the reasons, those that stay when all orders of strong accesses have been run. turns: whether
+    such orders are all that the schedule chooses, and there are some."""
 
     findings: tuple[Finding, ...]
     reasons: tuple[OpenPoint, ...]
     rests_on: tuple[str, ...]
     contents: bool = True
     executed: frozenset[int] = frozenset()
+    beyond: tuple[OpenPoint, ...] = ()
+    turns: bool = False
 
 
 def _at(ins: Instruction, why: str) -> OpenPoint:
@@ -114,7 +117,8 @@ def evidence(grid: Grid, work: Work, findings: tuple[Finding, ...], doubts: np.n
     met = {("shared", "global")[int(entry["at"])] for entry in doubts if entry["rule"] == Doubt.MET}
     chosen, contents, relied, starts = _of_text(grid.kernel, (work.blocks != 0).tobytes())
     open_ = (c for c in chosen if c.spaces is None or c.spaces & met)
-    reasons += [_at(c.instruction, f"{c.instruction.mnemonic} {c.why}") for c in open_]
+    found = {_at(c.instruction, f"{c.instruction.mnemonic} {c.why}"): c for c in open_}
+    reasons += found
     kinds = [Doubt(int(entry["rule"])) for entry in doubts]
     reasons += [_of_doubt(FindingContext(grid, e), DOUBTS[kind]) for e, kind in zip(doubts, kinds) if kind in DOUBTS]
     if has_strayed(grid):
@@ -123,7 +127,9 @@ def evidence(grid: Grid, work: Work, findings: tuple[Finding, ...], doubts: np.n
     kept += [HARMLESS[kind] for kind in kinds if kind in HARMLESS]
     contents = contents or any(kind in VALUES for kind in kinds)
     rests_on = tuple(dict.fromkeys([*kept, *relied]))
-    return Evidence(findings, tuple(dict.fromkeys(reasons)), rests_on, contents, starts)
+    beyond = tuple(r for r in dict.fromkeys(reasons) if r not in found or not found[r].explored)
+    turns = bool(found) and all(c.explored for c in found.values())
+    return Evidence(findings, tuple(dict.fromkeys(reasons)), rests_on, contents, starts, beyond, turns)
 
 
 _OfText = tuple[list[Choice], bool, list[str], frozenset[int]]
