@@ -181,6 +181,8 @@ def test_lanes_that_come_to_one_store_by_turns_are_a_race() -> None:
     assert found.verdict == COUNTEREXAMPLE and "race-within-warp" in found.reasons[0].why
 
 
+
+
 WARPS = "  setp.eq.u32 done, w, 1;\n  setp.eq.u32 early, w, 2;\n"
 PAIR = """  mov.u32 v, 9;
   mov.u32 a, 1;
@@ -265,6 +267,21 @@ def test_replicas_that_do_nothing_with_what_they_read_are_named() -> None:
 @pytest.mark.parametrize("name", USES)
 def test_replicas_that_use_what_they_read_are_not_certified(name: str) -> None:
     refused(REPLICAS.format(USES[name]), tail="")
+
+
+def test_equal_writes_may_overwrite_what_a_copy_brought_and_others_have_read() -> None:
+    body = """  ld.param.u64 s, [other];
+  mov.u32 a, tile;
+  mad.lo.u32 a, l, 16, a;
+  setp.eq.u32 one, w, 0;
+  @one cp.async.ca.shared.global [a], [s], 16;
+  cp.async.wait_all;
+  bar.sync 0;
+  ld.shared.u32 v, [a];
+  {}st.shared.u32 [a], l;
+"""
+    is_certified(body.format("bar.sync 0;\n  "))
+    assert "race-read-write" in refused(body.format(""))
 
 
 COPY = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [a], [s], 256, [bar];\n"

@@ -258,6 +258,31 @@ def products_have_scales() -> None:
     raises(RuntimeError, "mat2 col_major", lambda: torch._scaled_mm(eight[0], eight[1].t().contiguous(), one, one))
 
 
+def convolutions_lie_as_tracers_expect() -> None:
+    """torch.compile takes the strides of a convolution from a tensor without memory: channels last where an operand has it."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    types = torch.float32, torch.float64
+    for dims, turned, last, dtype, batch in itertools.product((1, 2, 3), (False, True), range(4), types, (1, 17)):
+        operands = [torch.randn([n, 4] + [k] * dims, dtype=dtype) for n, k in ((batch, 6), (4, 3))]
+        if dims > 1:
+            operands = [x.to(memory_format=formats[x.dim()]) if last >> n & 1 else x for n, x in enumerate(operands)]
+        x, weight = (x.to(CUDA) for x in operands)
+        how = [1] * dims, [0] * dims, [1] * dims, turned, [0] * dims, 1
+        mode = FakeTensorMode()
+        traced = [mode.from_tensor(t) for t in (x, weight)]
+        found, expected = torch.convolution(x, weight, None, *how), torch.convolution(*traced, None, *how)
+        assert found.stride() == expected.stride(), (dims, turned, last, dtype)
+        torch.testing.assert_close(found.cpu(), torch.convolution(*operands, None, *how))
+        if dims > 1 and dtype == torch.float32 and last:
+            assert found.is_contiguous(memory_format=formats[found.dim()])
+        back = [found, x, weight, None, *how, [True, True, False]]
+        grads = torch.ops.aten.convolution_backward(*back)
+        traced = torch.ops.aten.convolution_backward(expected, *traced, None, *how, [True, True, False])
+        assert [g.stride() for g in grads[:2]] == [g.stride() for g in traced[:2]], (dims, turned, last, dtype)
+
+
 @contextmanager
 def device(name: str) -> Iterator[None]:
     before = current().settings

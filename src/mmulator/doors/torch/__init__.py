@@ -44,6 +44,7 @@ def _open() -> list[Any]:
     from mmulator.doors.torch import (
         attention,
         collectives,
+        convolutions,
         cuda,
         cuda_graphs,
         dispatch,
@@ -68,7 +69,8 @@ def _open() -> list[Any]:
     objects.find()
     hooks.answer(guard, objects.memory.answers)
     dispatch.recorded, dispatch.uses = cuda_graphs.recorded, uses
-    special = {**kernels.SPECIAL, **precision.kernels(), **products.kernels(), **steps.kernels(), **retyped.kernels()}
+    of_others = (precision, products, steps, retyped, convolutions)
+    special = kernels.SPECIAL | {name: made for module in of_others for name, made in module.kernels().items()}
     special |= elementary.counted(special)
     kept = dispatch.register(special, attention.COMPOSED)
     vars(torch._C).update(attention.functions())
@@ -79,4 +81,5 @@ def _open() -> list[Any]:
     memory.storages()
     random.install()
     retyped.install()
+    convolutions.install()
     return kept

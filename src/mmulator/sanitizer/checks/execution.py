@@ -308,7 +308,8 @@ def join_round(w: ptr_to(Warp), mask: u32, id: u32, site: u32) -> None:
                 find_against(w, rules.PARTNERS, site, mask, 0, 0, other.at[id], cta.linear, i, FULL)
                 break
     if of_launch(cta.cluster).certifies != 0:
-        if s.came[id] != 0 and (w.bar_lanes[id] | w.bar_came[id]) == 0:  # it arrives again before the round is over
+        counted = (w.bar_lanes[id] | w.bar_came[id]) == 0
+        if s.came[id] != 0 and (counted or (w.bar_came[id] & mask) != 0):  # it arrives again before the round is over
             doubt(w, Doubt.ROUND, site, mask, 0, 0, s.at[id], cta.linear, w.index, FULL)
         for i in range(cta.launch.warps):
             number = cta.rank * cta.launch.warps + i

@@ -93,7 +93,7 @@ def phase_heard(o: ptr_to(Orders), phaser: ptr_to(Phaser), agent: u32) -> u32:
 @native
 def unheard(o: ptr_to(Orders), phaser: ptr_to(Phaser), warp: u32, use: ptr_to(Use)) -> u32:
     """Mask of the waiters of a warp that may not have looked when the phase ended. Lanes that were at one instruction for the
-    whole warp after their wait, and before an arrival of one of them, have."""
+    whole warp after their wait, and before an arrival of one of them, have; a lane that had exited was not there."""
     lost = u32(0)
     latest = u32(0)
     for lane in bits_of(use.waiters):
@@ -105,7 +105,7 @@ def unheard(o: ptr_to(Orders), phaser: ptr_to(Phaser), warp: u32, use: ptr_to(Us
         knower = o.knowers + warp
         for n in unrolled(MEETINGS):
             if knower.together[n] >= use.waited and knower.together[n] <= latest:
-                lost = 0
+                lost = lost & ~knower.together_lanes[n]
     return lost
 
 
@@ -145,8 +145,10 @@ def come_together(w: ptr_to(Warp), mask: u32) -> None:
     """Note that all lanes of a warp are at one instruction that takes them together."""
     if of_launch(w.cta.cluster).certifies != 0 and mask == w.live:
         knower = knower_of(orders_of(w.cta.cluster), w)
-        if knower.together[(knower.together_count - 1) & (MEETINGS - 1)] != knower.clock:
+        last = (knower.together_count - 1) & (MEETINGS - 1)
+        if knower.together[last] != knower.clock or knower.together_lanes[last] != mask:
             knower.together[knower.together_count & (MEETINGS - 1)] = knower.clock
+            knower.together_lanes[knower.together_count & (MEETINGS - 1)] = mask
             knower.together_count = knower.together_count + 1
 
 

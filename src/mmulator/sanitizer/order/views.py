@@ -56,12 +56,12 @@ MEETINGS = 8  # that a warp keeps
 # inits: lanes that have initialised an mbarrier since their last fence.mbarrier_init.
 # stranger: each lane's foreign agent + 1 (world.py).
 # seen, seen_count: the last writes that lanes have observed, and how many.
-# together, together_count: clocks at which all lanes were at one instruction that takes a whole warp, the last ones, and how many
-#     (checks/phases.py).
+# together, together_lanes, together_count: clocks at which all lanes that had not exited were at one instruction that takes a
+#     whole warp, the last ones; these lanes; and how many (checks/phases.py).
 WarpClocks = Struct("WarpClocks", [
     ("clock", u32), ("first", u32), ("order", u32), ("inits", u32), ("shown", u32, PROXIES), ("now", Knowledge),
     ("stranger", u32, 32), ("seen", Observation, OBSERVATIONS), ("seen_count", u32),
-    ("together", u32, MEETINGS), ("together_count", u32),
+    ("together", u32, MEETINGS), ("together_lanes", u32, MEETINGS), ("together_count", u32),
 ])  # fmt: skip
 
 # Views that are being joined, for example at a barrier. views: may be changed. seen: the view joined last, held.

@@ -30,10 +30,11 @@ from mmulator.base.codegen.types import boolean, ptr, ptr_to, u32, u64
 from mmulator.ptx.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.runtime.native.hooks.events import SCOPES
 from mmulator.runtime.native.state import FULL, LANES, Warp
-from mmulator.sanitizer.shadow.before import known_lanes, surely_known, together
+from mmulator.sanitizer.shadow.before import are_rewrites, known_lanes, surely_known, together
 from mmulator.sanitizer.shadow.judgement import SIZES
 from mmulator.sanitizer.shadow.readers import joined, read_by_itself
 from mmulator.sanitizer.shadow.records import (
+    ATOMIC,
     KIND_SHIFT,
     LANE_BITS,
     LANE_MASK,
@@ -121,10 +122,12 @@ def all_fine(a: ptr_to(Actor), number: u32, own: u32) -> boolean:
     """Whether the accesses of all lanes of a record happen before those of all lanes of the actor, or are compatible. own:
     whether each lane only meets its own access.
     """
-    if number == a.record and (own != 0 or (a.flags & WHOLE) != 0):
+    if number == a.record and ((a.flags & WHOLE) != 0 or (own != 0 and (a.shape == 1 or not are_rewrites(a)))):
         return True
     r = a.store.records + number
     if number == 0 or ((a.flags | r.flags) & STEADY) != 0:
+        return False
+    if r.cut != 0 and (a.flags & ATOMIC) == 0:
         return False
     if own != 0 and r.agent == a.agent and r.lanes == 1 and a.shape == 1 and (a.flags >> KIND_SHIFT) == 0:
         if a.store.foreign == 0 or r.cluster == u32(a.cluster.number):
@@ -163,6 +166,26 @@ def scope_of(flags: Any) -> Any:
     return (flags >> SCOPE_SHIFT) & SCOPE_MASK
 
 
+@native(inline=True)
+def join_readers(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, entries: ptr_to(u32)) -> None:
+    """Replace the leaders' entries by the readers of their cells with these entries added."""
+    readers = U32(load(U64, cells) >> 32)
+    lanes = iota(U32)
+    of = readers & LANE_MASK
+    keys = (readers & ~u32(LANE_MASK)) | ((lanes - of) & LANE_MASK)
+    new = load(U32, entries)
+    left = leaders & mask_bits(readers != 0)
+    while left != 0:
+        first = trailing_zeros(left)
+        one = readers[first]
+        shift = (first - one) & LANE_MASK
+        same = mask_bits(keys == ((one & ~u32(LANE_MASK)) | shift)) & left
+        left = left & ~same
+        both = joined(a, one >> LANE_BITS, shift)
+        new = select(bits_mask(same), ((of + u32(both >> 32)) & LANE_MASK) | (u32(both) << LANE_BITS), new)
+    store(new, entries)
+
+
 @native
 def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, entries: ptr_to(u32)) -> boolean:
     """Whether no place must be checked separately; if so, the cells of all places are changed. entries: the leaders' entries."""
@@ -195,6 +218,7 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, entries: ptr_
     new = load(U32, entries)
     if a.shape == 0 and left != 0:
         return False
+    entries_now = stack(u32, 32)
     if (a.flags & WRITE) != 0:
         more = u32(a.store.foreign == 0)
         while left != 0 and more != 0:  # in shared memory a list is fine whatever lanes it is relative to, or not even so
@@ -217,10 +241,15 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, entries: ptr_
                     number = record_of(a, a.shape, site)
                     if number != 0:
                         new = select(bits_mask(same), lanes | (number << LANE_BITS), new)
-        entries_now = stack(u32, 32)
         kept = U32(u32(0))
         if (a.flags & STRONG) != 0:
             kept = select(readers != 0, readers, select(weak != 0, last, kept))
+        if (a.flags & ATOMIC) != 0 and of_launch(a.cluster).certifies != 0:
+            if (mask_bits(weak != 0) & leaders) != 0:
+                return False
+            store(new, entries_now)
+            join_readers(a, each, leaders, entries_now)
+            kept = load(U32, entries_now)
         if of_launch(a.cluster).certifies != 0:
             left = leaders & mask_bits((last | readers) != 0)
             store(new, entries_now)
@@ -228,14 +257,17 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, entries: ptr_
                 forget_past(a, entries_now[leader] >> LANE_BITS, u32(each[leader]), u32(each[leader] >> 32))
         masked_store((U64(kept) << 32) | U64(new), cells, of_leaders)
         return True
-    while left != 0:
-        first = trailing_zeros(left)
-        one = u32(each[first] >> 32)
-        shift = (first - one) & LANE_MASK
-        same = mask_bits(keys == ((one & ~u32(LANE_MASK)) | shift)) & left
-        left = left & ~same
-        both = joined(a, one >> LANE_BITS, shift)
-        new = select(bits_mask(same), ((of + u32(both >> 32)) & LANE_MASK) | (u32(both) << LANE_BITS), new)
+    if left != 0 and of_launch(a.cluster).certifies != 0:
+        flags = gather(U32, flags_of(a.store, last), bits_mask(left & mask_bits(last != 0)))
+        atomics = left & mask_bits(last != 0) & mask_bits((flags & ATOMIC) != 0)
+        while atomics != 0:
+            list = u32(each[trailing_zeros(atomics)] >> 32) >> LANE_BITS
+            atomics = atomics & ~mask_bits((readers >> LANE_BITS) == list)
+            if not list_fine(a, list, 0):
+                return False
+    store(new, entries_now)
+    join_readers(a, each, leaders, entries_now)
+    new = load(U32, entries_now)
     masked_store((U64(new) << 32) | U64(last), cells, of_leaders)
     return True
 

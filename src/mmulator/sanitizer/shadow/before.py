@@ -39,7 +39,7 @@ from mmulator.sanitizer.shadow.records import (
     may_meet,
     meet,
 )
-from mmulator.sanitizer.state import Doubt, doubt
+from mmulator.sanitizer.state import Doubt, doubt, of_launch
 
 ISSUE = 1 << 31  # in the key of a verdict about a joint issue: what happens before, with a proxy fence between
 # The order between an older access and the actor's: none; before; before, with a proxy fence between; before, and a read or
@@ -288,7 +288,7 @@ def check_met(a: ptr_to(Actor), met: ptr_to(Met)) -> None:
 
 @native
 def knows_record(a: ptr_to(Actor), number: u32) -> boolean:
-    """Whether all accesses of a thread's record happen before those of all lanes of the actor."""
+    """Whether all accesses of a record happen before those of all lanes of the actor."""
     r = a.store.records + number
     if number == 0 or kind_of(r.flags) >= PROXY_FROM:
         return False
@@ -321,14 +321,42 @@ def knows_past(a: ptr_to(Actor), r: ptr_to(Record)) -> boolean:
 
 
 @native
+def may_overwrite(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, lanes: u32, wrote: u32) -> None:
+    """Report the actor's access and an unordered one of threads (judgement.py)."""
+    a.past = 0
+    if r.over != 0:
+        a.past = u32(not knows_past(a, r))
+    conflict(a, r, lane, lanes, wrote)
+
+
+@native(inline=True)
+def keeps_atomics(a: ptr_to(Actor), number: u32) -> boolean:
+    """Whether the readers of a cell have atomic operations, the last of which is its last write (`readers.behind`)."""
+    return ((a.store.records + number).flags & ATOMIC) != 0 and of_launch(a.cluster).certifies != 0
+
+
+@native(inline=True)
+def are_rewrites(a: ptr_to(Actor)) -> boolean:
+    """Whether it matters which of two executions of the actor's instruction, by lanes that have not met between, comes last: for
+    a certificate."""
+    if of_launch(a.cluster).certifies == 0:
+        return False
+    return a.asynchronous == 0 and (a.flags & (WRITE | ATOMIC | STRONG)) == WRITE and kind_of(a.flags) == 0
+
+
+@native
 def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
     """Check the actor against a conflicting access: a write, or a read."""
     number = item >> LANE_BITS
-    if number == a.record and ((item & LANE_MASK) == a.lane or (a.flags & WHOLE) != 0):
-        return  # the same lanes, or at the same time; other lanes have come to the instruction at another time
     r = a.store.records + number
     lanes = turned(r.lanes, item & LANE_MASK)
     kind = kind_of(r.flags)
+    if r.cut != 0 and (a.flags & ATOMIC) == 0:
+        doubt(a.w, Doubt.MANY_WRITES, r.site, lanes, a.at, u32(a.bytes), a.site + 1, a.w.cta.linear, a.w.index, a.lanes)
+    if number == a.record:
+        same = u32((item & LANE_MASK) == a.lane)
+        if (a.flags & WHOLE) != 0 or (same != 0 and ((lanes & (lanes - 1)) == 0 or not are_rewrites(a))):
+            return  # the same lanes, or at the same time; other lanes have come to the instruction at another time
     if a.asynchronous != 0:
         if wrote != 0 and u64(a.met) != 0:
             note_met(a, number, lanes)
@@ -362,14 +390,12 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
     if kind < PROXY_FROM:
         if wrote != 0 and (r.flags & STRONG) != 0 and has_seen_all(a, r):
             return
-        if kind == 0 and wrote != 0 and (a.flags & WRITE) == 0 and (known_lanes(a, r, number) & lanes) != 0:
+        plain = kind == 0 and wrote != 0 and ((a.flags & WRITE) | (r.flags & ATOMIC)) == 0
+        if plain and (known_lanes(a, r, number) & lanes) != 0:
             # lanes of one store wrote these bytes, one of them in order, and all the same value (else: LANES_DIFFER)
             doubt(a.w, Doubt.ONE_OF_LANES, a.site, a.lanes, a.at, u32(a.bytes), r.site + 1, r.cta, r.warp, lanes)
             return
-        a.past = 0
-        if r.over != 0:
-            a.past = u32(not knows_past(a, r))
-        conflict(a, r, item & LANE_MASK, lanes, wrote)
+        may_overwrite(a, r, item & LANE_MASK, lanes, wrote)
     elif (a.flags & r.flags & ATOMIC) != 0:
         meet(a, r)
     else:

@@ -4,6 +4,7 @@ from mmulator.base.codegen.lang import native
 from mmulator.base.codegen.types import boolean, ptr_to, u32, u64
 from mmulator.sanitizer.shadow.before import UNORDERED, check_access, issue_level, known_lanes, turned
 from mmulator.sanitizer.shadow.records import (
+    ATOMIC,
     CROWD,
     JOINS,
     LANE_BITS,
@@ -26,7 +27,7 @@ def replaced(a: ptr_to(Actor), number: u32, turn: u32, shift: u32) -> boolean:
     turn, shift: lanes of the reader and of the actor, both relative to the cell's.
     """
     r = a.store.records + number
-    if number == 0 or (a.flags & ~r.flags & STRONG) != 0:
+    if number == 0 or (a.flags & ~r.flags & STRONG) != 0 or r.cut != 0:
         return False
     if a.store.foreign != 0:
         if r.cluster != u32(a.cluster.number):
@@ -135,20 +136,22 @@ def with_reader(a: ptr_to(Actor), readers: u32) -> u32:
 
 @native
 def check_readers(a: ptr_to(Actor), readers: u32) -> None:
-    """Check a write against all readers since the last write, and against weak writes that were followed by strong ones."""
+    """Check an access against the writes that a list of readers keeps, and a write against all readers, too."""
     if (readers & LIST) == 0:
         r = a.store.records + (readers >> LANE_BITS)
-        check_access(a, readers, r.flags & WRITE)
+        if ((a.flags | r.flags) & WRITE) != 0:
+            check_access(a, readers, r.flags & WRITE)
         return
     lane = readers & LANE_MASK
     left = (readers & ~u32(LIST)) >> LANE_BITS
     while left != 0:
         node = a.store.nodes + left
         r = a.store.records + (node.entry >> LANE_BITS)
-        if node.entry != 0:
+        if node.entry == 0:
+            if a.kept == 0:  # a write of another value, or one that is ordered after the last
+                forget_reader(a)
+        elif ((a.flags | r.flags) & WRITE) != 0:
             check_access(a, (node.entry & ~u32(LANE_MASK)) | ((node.entry + lane) & LANE_MASK), r.flags & WRITE)
-        elif a.kept == 0:  # a write of another value, or one that is ordered after the last
-            forget_reader(a)
         left = node.next
 
 
@@ -218,11 +221,17 @@ def with_write(a: ptr_to(Actor), last: u32, readers: u32) -> u32:
 @native(inline=True)
 def behind(a: ptr_to(Actor), last: u32, readers: u32) -> u32:
     """The readers of a cell after a write: none after a weak write. After a strong write the earlier ones stay, because other
-    strong accesses may come from threads that are not ordered after them; the last write is kept too if it was weak.
+    strong accesses may come from threads that are not ordered after them; the last write is kept too if it was weak. For a
+    certificate atomic operations are kept like readers: nothing orders them, and the last one says nothing of the others.
     """
-    if (a.flags & STRONG) == 0:
+    if (a.flags & (STRONG | ATOMIC)) == 0:
         return with_write(a, last, readers)
+    kept = readers
     if readers == 0 and last != 0:
-        if ((a.store.records + (last >> LANE_BITS)).flags & STRONG) == 0:
-            return last
-    return readers
+        if ((a.store.records + (last >> LANE_BITS)).flags & (STRONG | ATOMIC)) == 0:
+            kept = last
+    if (a.flags & ATOMIC) != 0 and a.entry != 0 and of_launch(a.cluster).certifies != 0:
+        return with_reader(a, kept)
+    if (a.flags & STRONG) == 0:
+        return 0
+    return kept

@@ -60,9 +60,10 @@ MOST = 1 << 26  # records, nodes: a number and a lane have 31 bits
 #     the bytes, or 0; for an asynchronous write its number, and below that its lane (LANE_BITS), so that each has a record.
 # over: for a write, where a launch is certified, what it made the cells forget: 0 for nothing, a node of a list of writes and
 #     readers without their lanes, or MIXED. over_last, over_readers: the newest of them.
+# cut: of an atomic operation, where a launch is certified: the list of those before it had no room for all.
 Record = Struct("Record", [
     ("agent", u32), ("clock", u32), ("cluster", u32), ("site", u32), ("flags", u32), ("lanes", u32), ("cta", u32), ("warp", u32),
-    ("all", u32), ("since", u32), ("over", u32), ("over_last", u32), ("over_readers", u32),
+    ("all", u32), ("since", u32), ("cut", u32), ("over", u32), ("over_last", u32), ("over_readers", u32),
 ])  # fmt: skip
 # A node of a list of readers, which many cells share: a record and a lane, relative to the lane in the cell; and the next node,
 # or 0. Lists are immutable.
@@ -226,7 +227,10 @@ def forget_one(cluster: ptr_to(Cluster)) -> None:
 
 @native
 def forget_reader(a: ptr_to(Actor)) -> None:
-    """Note that a list of readers lacks one."""
+    """Note that a list of readers lacks one. Of atomic operations that matters only to who comes later (before.py)."""
+    if (a.flags & ATOMIC) != 0 and a.record != 0:
+        (a.store.records + a.record).cut = 1
+        return
     doubt(a.w, Doubt.MANY_READERS, a.site, a.lanes, 0, 0, 0, 0, 0, 0)
 
 
@@ -282,6 +286,7 @@ def record_of(a: ptr_to(Actor), lanes: u32, since: u32) -> u32:
     new.over = 0
     new.over_last = 0
     new.over_readers = 0
+    new.cut = 0
     keep_order("release")
     slot[0] = u64(number) | (u64(spread) << 32)
     return number

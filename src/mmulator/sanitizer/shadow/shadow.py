@@ -32,7 +32,7 @@ from mmulator.base.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.ptx.program.addresses import FIRST_GLOBAL_SLOT, RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.runtime.native.state import Warp
 from mmulator.sanitizer.shadow import records as rec
-from mmulator.sanitizer.shadow.before import check_access
+from mmulator.sanitizer.shadow.before import check_access, keeps_atomics
 from mmulator.sanitizer.shadow.readers import behind, check_readers, read_by_itself, was_read, with_reader
 from mmulator.sanitizer.state import of_launch
 
@@ -70,11 +70,11 @@ def visit(a: ptr_to(rec.Actor), cells: ptr_to(u64), count: u32, granule: u32, at
         readers = u32(cell >> 32)
         number = last >> rec.LANE_BITS
         a.kept = 0
+        a.run = cells + i
+        a.run_at = at + u64(i << granule)
+        a.run_cells = count - i
         if number != 0 and number != a.fine:
             a.reread = was_read(a.store, readers)
-            a.run = cells + i
-            a.run_at = at + u64(i << granule)
-            a.run_cells = count - i
             check_access(a, last, 1)
         new = cell
         if writes != 0:
@@ -92,8 +92,11 @@ def visit(a: ptr_to(rec.Actor), cells: ptr_to(u64), count: u32, granule: u32, at
             if a.kept == 0 and cell != 0 and of_launch(a.cluster).certifies != 0:
                 rec.forget_past(a, u32(new) >> rec.LANE_BITS, last, readers)
             new = new | (u64(behind(a, last, readers)) << 32)
-        elif a.entry != 0 and readers != a.entry:
-            new = (u64(with_reader(a, readers)) << 32) | u64(last)
+        else:
+            if readers != 0 and number != 0 and keeps_atomics(a, number):
+                check_readers(a, readers)
+            if a.entry != 0 and readers != a.entry:
+                new = (u64(with_reader(a, readers)) << 32) | u64(last)
         if new != cell:
             cells[i] = new
         before = cell
