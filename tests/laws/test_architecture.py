@@ -28,7 +28,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "sanitizer": ((".", "sarif"), ("diagnostics",)),
     "compiler": ((".",),),
     "host": (("entries",), ("settings",), (".",), ("driver",), ("jobs",)),
-    "observation": (("record",), ("debug", "same", "strictness", "reduce")),
+    "observation": (("record",), ("debug", "same", "strictness", "reduce"), ("tolerance",)),
     "doors": ((".",),),
     "evaluation": (("spread",), ("judging",), ("conformance",), ("builds",)),
     "cli": ((".",),),

@@ -157,6 +157,7 @@ WALKS: dict[str, tuple[int, str]] = {
     "list_fine: left != 0": (READERS, "a list of readers"), "joined: left != 0": (READERS, "a list of readers"),
     "check_readers: left != 0": (READERS, "a list of readers"), "with_write: left != 0": (READERS, "a list of readers"),
     "read_by_itself: left != 0": (READERS, "a list of readers"), "knows_past: left != 0": (READERS, "a list of readers"),
+    "knows_past: past != 0": (64, "PAST"), "forget_key: left != 0": (64, "PAST"),
     "state_for: earlier != 0": (32, "each round takes the highest bit"),
 }  # fmt: skip
 CONVERSIONS = {"u8", "u16", "u32", "u64", "i32", "i64", "len", "int"}

@@ -29,6 +29,7 @@ OTHERS = {
     "evaluation/judging/child.py": "the same folder",
     "evaluation/judging/fence.py": "files of /proc and /dev",
     "host/driver/report.py": "adds lines to a file that other processes add to, too",
+    "doors/triton/configs.py": "the same",
     "observation/record/launches/replay.py": "makes an empty file, to be the one that writes the record",
     "cli/app.py": "opens /dev/null",
     "ptx/toolkit/wrapper.py": "writes to /dev/stdout, where nvcc was asked to",

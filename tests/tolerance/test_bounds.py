@@ -11,7 +11,7 @@ from flint import arb as Arb
 from flint import ctx
 
 import mmulator as mm
-from mmulator.observation.tolerance.tolerance import Tolerance
+from mmulator.observation.tolerance.tolerance import RoundingTolerance
 
 COUNT = 64  # elements of a program
 
@@ -180,5 +180,5 @@ def test_a_bound_of_a_product_holds(kind: str, acc: str, steps: int, device: str
             assert abs(Fraction(float(d[lane, n])) - want) <= Fraction(found.bound[lane, n]), (lane, n)
             assert abs(Fraction(found.exact[lane, n]) - want) <= abs(want) * Fraction(2) ** -52
     assert found.bound.mean() <= 40 * found.error.mean() + 1e-14
-    said: Tolerance = found
+    said: RoundingTolerance = found
     assert said.output == "D" and f"rtol={said.rtol:g}, atol={said.atol:g}" in str(said)

@@ -75,6 +75,8 @@ TORCH_OPTIONAL = {
     "torch.cuda._utils": "torch.cuda._compile_kernel, by its functions that load NVRTC",
     "torch.UntypedStorage._share_cuda_": "given: an error that names CUDA's IPC",
     "torch.UntypedStorage._new_shared_cuda": "given: an error that names CUDA's IPC",
+    "torch._C._conv_determine_backend_memory_format": "given: the order of memory of a convolution's result",
+    "torch._prims_common": "the order of memory of a tensor, as torch.compile sees it",
     "torch._scaled_mm": "products of FP8 with scales, which are compared with a GPU",
     "torch.ops.aten._scaled_mm_v2": "F.scaled_mm, in newer versions",
     "torch._C._distributed_c10d": "given: the class ProcessGroupNCCL; a logger of DistributedDataParallel without a timer",

@@ -101,7 +101,12 @@ class Algebra(Enum):
     FUSED = "a * b + c, rounded once"
     RECIPROCAL = "1 / a"
     EXPONENTIAL = "2 ** a"
-    FUNCTION = "another function of a"
+    ROOT = "the square root of a"
+    INVERSE_ROOT = "1 / the square root of a"
+    SINE = "sin a"
+    COSINE = "cos a"
+    LOGARITHM = "log2 a"
+    TANGENT = "tanh a"
     NEGATION = "-a"
     MAGNITUDE = "|a|"
     COPY = "a"
@@ -116,6 +121,9 @@ class Algebra(Enum):
     SHIFT = "a << b"
     RIGHT = "a >> b"
     EXTREME = "the lesser of a and b, or the greater"
+
+
+FUNCTIONS = (Algebra.ROOT, Algebra.INVERSE_ROOT, Algebra.SINE, Algebra.COSINE, Algebra.LOGARITHM)  # that ptxas evaluates, too
 
 
 class Flow(Enum):

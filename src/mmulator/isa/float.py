@@ -68,7 +68,7 @@ def _rounded(algebra: Algebra) -> Effects:
     return Effects(algebra=algebra, ptxas=Ptxas.EXPANDED)
 
 
-def _approximate(name: str, algebra: Algebra = Algebra.FUNCTION) -> Row:
+def _approximate(name: str, algebra: Algebra) -> Row:
     return _float(name, APPROX, FTZ, _F32, operands=D_A, effects=_unit(algebra))
 
 
@@ -101,7 +101,7 @@ ROWS: tuple[Row, ...] = (
     *_extremum("max"),
     *(
         each
-        for name, algebra in (("rcp", Algebra.RECIPROCAL), ("sqrt", Algebra.FUNCTION))
+        for name, algebra in (("rcp", Algebra.RECIPROCAL), ("sqrt", Algebra.ROOT))
         for each in (
             _approximate(name, algebra),
             _float(name, RND_REQUIRED, FTZ, _F32, operands=D_A, sm=20, effects=_rounded(algebra)),
@@ -109,14 +109,14 @@ ROWS: tuple[Row, ...] = (
         )
     ),
     _float("rcp", APPROX, one("ftz"), _F64, operands=D_A, ptx=(2, 1), sm=20, effects=_unit(Algebra.RECIPROCAL)),
-    _approximate("rsqrt"),
+    _approximate("rsqrt", Algebra.INVERSE_ROOT),
     _float("rsqrt", APPROX, FTZ, _F64, operands=D_A,
-           effects=_unit(Algebra.FUNCTION).but(ptxas=Ptxas.EXPANDED).where("ftz", ptxas=Ptxas.SELECTED)),
-    _approximate("sin"),
-    _approximate("cos"),
-    _approximate("lg2"),
+           effects=_unit(Algebra.INVERSE_ROOT).but(ptxas=Ptxas.EXPANDED).where("ftz", ptxas=Ptxas.SELECTED)),
+    _approximate("sin", Algebra.SINE),
+    _approximate("cos", Algebra.COSINE),
+    _approximate("lg2", Algebra.LOGARITHM),
     _approximate("ex2", Algebra.EXPONENTIAL),
-    _float("tanh", APPROX, _F32, operands=D_A, ptx=(7, 0), sm=75, effects=_unit(Algebra.NONE)),
+    _float("tanh", APPROX, _F32, operands=D_A, ptx=(7, 0), sm=75, effects=_unit(Algebra.TANGENT)),
     _float(
         "testp", one("op", "finite", "infinite", "number", "notanumber", "normal", "subnormal"), type_("f32", "f64"),
         operands=(dst("pred", "p"), src("a")), ptx=(2, 0), sm=20,

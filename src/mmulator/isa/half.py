@@ -67,5 +67,5 @@ ROWS: tuple[Row, ...] = (
     _half("ex2", APPROX, _F16, operands=D_A, ptx=(7, 0), sm=75, effects=_UNIT.but(algebra=Algebra.EXPONENTIAL)),
     _half("ex2", APPROX, one("ftz"), _BF16, operands=D_A, ptx=(7, 8), sm=90,
           effects=_UNIT.but(algebra=Algebra.EXPONENTIAL)),
-    _half("tanh", APPROX, type_(*F16, *BF16), operands=D_A, ptx=(7, 0), sm=75, effects=_UNIT),
+    _half("tanh", APPROX, type_(*F16, *BF16), operands=D_A, ptx=(7, 0), sm=75, effects=_UNIT.but(algebra=Algebra.TANGENT)),
 )

@@ -120,7 +120,7 @@ CAUSE = versioned("cause", record(
 ))  # fmt: skip
 WHY = versioned("why", record(
     "text: instruction", "whole: row col numpy", "texts: apart", ok=optional(FLAG), groups=many(many(TEXT)),
-    devices=by_name(part("sum")),
+    devices=by_name(part("sum")), bounds=optional(by_name(record(error=or_none(NUMBER), bound=or_none(NUMBER)))),
 ))  # fmt: skip
 
 # a launch ---------------------------------------------------------------------------------------------------------------
@@ -169,6 +169,9 @@ JUDGE = versioned("judge", record(
     kind=one_of("kernel", "program"), drawn=or_none(WHOLE), outputs=many(_OUTPUT), findings=many(_FINDING),
     report=either(REPORT, record(kernels=optional(_KERNEL_RUNS), certificates=optional(_CERTIFICATES))), seconds=by_name(NUMBER),
     mutants=optional(either(record("flag: more", counts=by_name(WHOLE), mutants=many(MUTANT)), record())),
+    bounds=optional(by_name(record(
+        "whole: unbounded", "text: reason", rtol=or_none(NUMBER), atol=or_none(NUMBER), beyond=optional(WHOLE),
+    ))),
 ))  # fmt: skip
 _COMPARISON = record(
     "text: name", "whole: size wrong beyond specials", "any: got want", "flag: ok", first=or_none(many(WHOLE)), worst=NUMBER,

@@ -21,7 +21,7 @@ from mmulator.evaluation.builds.suites import RecordedLaunch, SuiteOfLaunches, m
 from mmulator.host.jobs.comparison import Comparison, Tolerance, compare
 from mmulator.host.jobs.job import Job, kernel_name, load_job, run_job, set_variables
 from mmulator.host.module import Kernel
-from mmulator.isa.effects import Algebra
+from mmulator.isa.effects import FUNCTIONS, Algebra
 from mmulator.observation.record.cause import place_text
 from mmulator.observation.record.reference import first_difference
 from mmulator.observation.same.comparison import SAME, UNDECIDED, Sameness, same
@@ -32,7 +32,7 @@ THREADS = 1 << 12  # of a launch whose kernels are graded: a larger one takes mi
 _NO_CODE = re.compile(r"//[^\n]*|\.(?:loc|file|version)\b[^\n]*|\.section\s+\"?\.debug_\w+\"?\s*\{[^}]*\}")
 _ROUNDS = {
     Algebra.FUSED, Algebra.PRODUCT, Algebra.SUM, Algebra.DIFFERENCE, Algebra.QUOTIENT, Algebra.RECIPROCAL, Algebra.EXPONENTIAL,
-    Algebra.FUNCTION, Algebra.CONVERSION,
+    Algebra.TANGENT, Algebra.CONVERSION, *FUNCTIONS,
 }  # fmt: skip
 Progress = Callable[[str, int, int], None]
 

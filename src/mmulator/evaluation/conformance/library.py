@@ -66,7 +66,7 @@ def draws(seed: int) -> Iterator[DrawnProduct]:
 
 @dataclass
 class LibraryOutcome:
-    """What was compared.
+    """The outcome of a comparison.
 
     chip: the GPU: its name, its device ("sm_90"), torch's and CUDA's versions.
     kinds: by kind of products: drawn, of them those called known, of them those that differ.

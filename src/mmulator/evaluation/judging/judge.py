@@ -410,15 +410,12 @@ def _finish(
     return verdict
 
 
-def _bounded(
-    found: Mapping[str, dict[str, Any]], expect: Expectation | None, run: Mapping[str, np.ndarray]
-) -> dict[str, dict[str, Any]]:
+def _bounded(found: Mapping[str, dict[str, Any]], expect: Any, run: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
     """Tolerances that rounding justifies, with how many elements are farther than that from the reference."""
     for name, row in found.items():
         want = expect.arrays.get(name) if expect is not None else None
         if want is not None and row["rtol"] is not None and row["atol"] is not None:
-            tolerance = Tolerance(relative=row["rtol"], absolute=row["atol"])
-            row["beyond"] = compare(name, run[name], want, tolerance).beyond
+            row["beyond"] = compare(name, run[name], want, Tolerance(relative=row["rtol"], absolute=row["atol"])).beyond
     return dict(found)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from mmulator.base.errors import LaunchError, MmulatorError, must_be
+from mmulator.base.files import replacing
 from mmulator.base.names import choose
 from mmulator.host.jobs.comparison import Expectation
 from mmulator.host.jobs.job import Job, run_job
@@ -216,7 +217,8 @@ def _write(
     words = f"Made small by mmulator reduce: {found.failure.words.splitlines()[0]}"
     write_launch(wanted.to, job, text, [words, f"See it: {said}"])
     if wanted.kernel is not None:
-        (wanted.to / "other.ptx").write_text(found.lines.text(1))
+        with replacing(wanted.to / "other.ptx") as file:
+            file.write(found.lines.text(1).encode())
     return options
 
 

@@ -27,7 +27,7 @@ def operation(
     algebra = ins.effects.algebra
     if algebra is Algebra.SELECTION:
         return "SELECTION", (), nodes
-    if algebra in (Algebra.NONE, Algebra.FUNCTION, Algebra.COMPARISON, Algebra.CONVERSION):
+    if algebra in (Algebra.NONE, Algebra.COMPARISON, Algebra.CONVERSION):
         return ins.form.name, detail, nodes
     if algebra is Algebra.DIFFERENCE and detail[0] in NARROW and not ins.form["atype"]:  # a - b is a + (-b)
         bits = graph.nodes[nodes[1]].bits

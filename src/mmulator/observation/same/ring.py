@@ -204,6 +204,6 @@ def _constant(kind: str, bits: int) -> Fingerprint | None:
 
 RULES = {
     "SUM": _sum, "DIFFERENCE": _difference, "PRODUCT": _product, "FUSED": _fused, "NEGATION": _negation,
-    "RECIPROCAL": _reciprocal, "QUOTIENT": _quotient, "EXPONENTIAL": _power, "sin": _sine, "cos": _cosine,
+    "RECIPROCAL": _reciprocal, "QUOTIENT": _quotient, "EXPONENTIAL": _power, "SINE": _sine, "COSINE": _cosine,
     "cvt": _same, "COPY": _same, "chunk": _chunk, "product": _chunk, "join": _join,
 }  # fmt: skip

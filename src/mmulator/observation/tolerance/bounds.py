@@ -139,17 +139,17 @@ class NodeBounds:
         return self._typed[key]
 
     def _selection(self, numbers: list[int]) -> Bounded | str:
-        """Of two values the one that the exact comparison chooses; the machine may choose the other where they are near."""
+        """The one of two values that the exact comparison chooses; the machine may choose the other where they are near."""
         nodes = [self.graph.nodes[n] for n in numbers]
         first, compared = nodes[0], self.graph.nodes[nodes[0].inputs[2]]
         kind = next((t for t in (_type_of(self.graph.nodes[i]) for n in nodes for i in n.inputs[:2]) if t), "")
         name = dict(d for d in compared.detail if isinstance(d, tuple) and len(d) == 2).get("cmp")
-        if compared.kind != "setp" or name not in _COMPARED or len(compared.inputs) != 2 or not kind:
+        if compared.bits != 1 or name not in _COMPARED or len(compared.inputs) != 2 or not kind:
             return f"a choice by {compared.kind.lower()} is not followed"
         sides = [self._column([n.inputs[at] for n in nodes], kind) for at in range(2)]
         by = [self.graph.nodes[n.inputs[2]] for n in nodes]
         pair = [self._column([c.inputs[at] for c in by], str(compared.detail[0])) for at in range(2)]
-        if any(c.kind != "setp" or c.detail != compared.detail for c in by):
+        if any(c[:2] != compared[:2] or len(c.inputs) != 2 for c in by):
             return "choices by several kinds of comparisons are not followed"
         for one in (*sides, *pair):
             if isinstance(one, str):
@@ -321,34 +321,49 @@ def _added(v: Sequence[Bounded]) -> Bounded:
 
 
 def _whole_product(detail: Sequence[Any], v: list[Bounded]) -> Bounded | str:
-    """All products of an instruction that no chunks have: a chain of FMAs, two halves, or integers."""
+    """All products of an instruction that no chunks have."""
     if detail[HALVED]:
         return "a product with scale-input-d is not followed"
-    method, positions, v = detail[0], detail[-1], [v[0], *_products(detail, v)]
-    if method == "fma":
-        done, kind = v[0], str(detail[DTYPE])
-        for one in v[1:]:
-            done = rounded(sum_of([done, one]), kind, (kind, detail[ROUNDING] or "rn"))
-        return done
-    if method == "software":  # FMAs in f32, in whatever order
-        total = _added(v)
-        sizes = np.sum([np.abs(p.value).astype(np.float64) + p.bound + p.slack for p in v], axis=0)
-        most = len(positions) * 2.0**-24
-        return rounded(Bounded(total.value, (total.bound + sizes * most * (1 + 2 * most)) * UP, total.slack),
-                       str(detail[DTYPE]), ("", "rn"))  # fmt: skip
-    if method == "halves":
-        kind = str(detail[DTYPE])
-        inner = (*detail[:7], kind, *detail[8:])
-        done = Bounded.exact(np.zeros_like(v[0].value))
-        for half in (0, 1):
-            done = _summed(inner, done, [p for k, p in enumerate(v[1:]) if k % 4 // 2 == half])
-        return rounded(sum_of([done, v[0]]), kind, (kind, "rn"))
-    if method == "integer" and not detail[SATURATES]:
-        total = _added(v)
-        return Bounded(total.value, total.bound, np.zeros_like(total.slack))
-    return f"products summed as {method} are not followed"
+    sums = _METHODS.get(detail[0])
+    return sums(detail, v[0], _products(detail, v)) if sums else f"products summed as {detail[0]} are not followed"
 
 
+def _in_order(detail: Sequence[Any], c: Bounded, products: list[Bounded]) -> Bounded:
+    """A chain of IEEE FMAs."""
+    kind = str(detail[DTYPE])
+    for one in products:
+        c = rounded(sum_of([c, one]), kind, (kind, detail[ROUNDING] or "rn"))
+    return c
+
+
+def _in_any_order(detail: Sequence[Any], c: Bounded, products: list[Bounded]) -> Bounded:
+    """FMAs in f32, in whatever order."""
+    total = _added([c, *products])
+    sizes = np.sum([np.abs(p.value).astype(np.float64) + p.bound + p.slack for p in (c, *products)], axis=0)
+    most = len(products) * 2.0**-24
+    found = Bounded(total.value, (total.bound + sizes * most * (1 + 2 * most)) * UP, total.slack)
+    return rounded(found, str(detail[DTYPE]), ("", "rn"))
+
+
+def _in_halves(detail: Sequence[Any], c: Bounded, products: list[Bounded]) -> Bounded:
+    """Two sums of a tensor core, the first from zero, then an ordinary addition of C."""
+    kind = str(detail[DTYPE])
+    inner, done = (*detail[:CTYPE], kind, *detail[DTYPE:]), Bounded.exact(np.zeros_like(c.value))
+    for half in (0, 1):
+        done = _summed(inner, done, [p for k, p in enumerate(products) if k % 4 // 2 == half])
+    return rounded(sum_of([done, c]), kind, (kind, "rn"))
+
+
+def _of_integers(detail: Sequence[Any], c: Bounded, products: list[Bounded]) -> Bounded | str:
+    if detail[SATURATES]:
+        return "a sum of integers that saturates is not followed"
+    total = _added([c, *products])
+    return Bounded(total.value, total.bound, np.zeros_like(total.slack))
+
+
+_METHODS: dict[str, Callable[[Sequence[Any], Bounded, list[Bounded]], Bounded | str]] = {
+    "fma": _in_order, "software": _in_any_order, "halves": _in_halves, "integer": _of_integers,
+}  # fmt: skip
 _RULES: dict[str, Rule] = {
     "SUM": _with_rounding(sum_of), "PRODUCT": _with_rounding(product_of), "FUSED": _with_rounding(fused_of), "NEGATION": _negated,
     "MAGNITUDE": _magnitude, "COPY": _same, "cvt": _converted, "join": _join, "max": _extreme(np.maximum),

@@ -72,17 +72,18 @@ def _absolute(size: float) -> Any:
     return lambda made, _: np.full(made.value.shape, size)
 
 
+EXACT = ("RECIPROCAL", "QUOTIENT", "ROOT")  # which have instructions that round as they say
 # kind of node, type: the function, and the largest error of its approximate instruction; "" for those that round as they say
 _TABLE: dict[str, tuple[Callable[[list[Bounded]], Bounded], dict[str, Any]]] = {
     "RECIPROCAL": (lambda v: _reciprocal(v[0]), {"f32": _units(1)}),
     "QUOTIENT": (_quotient, {"f32": _units(2)}),
     "EXPONENTIAL": (_of_one(np.exp2), {"f32": _relative(2.0**-22), "f16": _relative(2.0**-9.9), "bf16": _relative(2.0**-7)}),
-    "lg2": (_of_one(np.log2), {"f32": _of_logarithm}),
-    "sqrt": (_of_one(np.sqrt), {"f32": _relative(2.0**-23)}),
-    "rsqrt": (_of_one(lambda x: 1 / np.sqrt(x)), {"f32": _relative(2.0**-22.9)}),
-    "sin": (_oscillating(np.sin), {"f32": _of_sine}),
-    "cos": (_oscillating(np.cos), {"f32": _of_sine}),
-    "tanh": (_of_one(np.tanh), {"f32": _relative(2.0**-11), "f16": _absolute(2.0**-10.987), "bf16": _absolute(2.0**-8)}),
+    "LOGARITHM": (_of_one(np.log2), {"f32": _of_logarithm}),
+    "ROOT": (_of_one(np.sqrt), {"f32": _relative(2.0**-23)}),
+    "INVERSE_ROOT": (_of_one(lambda x: 1 / np.sqrt(x)), {"f32": _relative(2.0**-22.9)}),
+    "SINE": (_oscillating(np.sin), {"f32": _of_sine}),
+    "COSINE": (_oscillating(np.cos), {"f32": _of_sine}),
+    "TANGENT": (_of_one(np.tanh), {"f32": _relative(2.0**-11), "f16": _absolute(2.0**-10.987), "bf16": _absolute(2.0**-8)}),
 }
 
 
@@ -91,7 +92,7 @@ def _rule(kind: str) -> Callable[[Sequence[Any], list[Bounded]], Bounded | str]:
         function, errors = _TABLE[kind]
         names = {d[0] for d in detail if isinstance(d, tuple) and len(d) == 2}
         made = function(v)
-        if not names & {"approx", "full"} and kind in ("RECIPROCAL", "QUOTIENT", "sqrt"):
+        if not names & {"approx", "full"} and kind in EXACT:
             return rounded(made, str(detail[0]), detail)
         if detail[0] not in errors:
             return f"{kind.lower()} of {detail[0]} is not followed"

@@ -24,7 +24,7 @@ DIGITS = 2  # of rtol and atol
 
 
 @dataclass(frozen=True)
-class Tolerance:
+class RoundingTolerance:
     """How far the elements of a launch's result may be from exact ones.
 
     output: the name of the array.
@@ -77,7 +77,7 @@ def _number(value: float) -> float | None:
 def tolerance(
     kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], output: str | int | None = None, shared: int = 0,
     device: str | None = None, cluster: Any = None,
-) -> Tolerance:  # fmt: skip
+) -> RoundingTolerance:  # fmt: skip
     """The tolerance that a launch's arithmetic justifies for one of its arrays.
 
     Each stored element is followed back to the inputs, and each operation on the way adds its largest rounding error: half a unit
@@ -108,7 +108,7 @@ def tolerance(
 
 def tolerances(
     kernel: Kernel, given: Mapping[str, Any], device: str | None, outputs: Sequence[str | int] | None = None
-) -> dict[int, Tolerance]:
+) -> dict[int, RoundingTolerance]:
     """The tolerances of arrays of floating point that a launch stores to, by the numbers of their parameters, which rise.
 
     kernel: the kernel.
@@ -148,7 +148,7 @@ def _nodes(graph: ExpressionGraph, made: Expressions, place: DeviceArray, result
 
 def _found(
     name: str, result: np.ndarray, bounds: NodeBounds, nodes: NDArray[np.int64], reason: str, rests: tuple[str, ...]
-) -> Tolerance:
+) -> RoundingTolerance:
     found = bounds.results(nodes, str(result.dtype))
     exact = found.value.astype(np.float64).reshape(result.shape)
     with np.errstate(all="ignore"):
@@ -162,7 +162,7 @@ def _found(
     without = next((int(nodes[n]) for n in none if nodes[n] >= 0), None)
     if without is not None:
         reason = bounds.reason(without)
-    return Tolerance(name, rtol, atol, bound, np.where(finite, error, np.nan), exact, len(none), reason, rests)
+    return RoundingTolerance(name, rtol, atol, bound, np.where(finite, error, np.nan), exact, len(none), reason, rests)
 
 
 def _tolerances(size: NDArray[np.float64], bound: NDArray[np.float64]) -> tuple[float, float]:

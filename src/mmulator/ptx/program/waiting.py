@@ -1,5 +1,5 @@
-"""Regions of waits: from the first question whether a phase is over to the place where a thread goes on, which it reaches by the
-answer yes alone, on whatever way, and with the same values.
+"""Regions of waits: from the first question about a phase to where the thread leaves its loop. Only a yes leads there, on any path, with
+the same values.
 
 Between the two a thread does nothing that it or another could notice afterwards: it asks again, counts, looks at a clock, sleeps.
 So neither the answers nor the clock are choices there (docs/reference/certificates.md).
@@ -52,7 +52,7 @@ class _Region:
         self.before = self._before()
 
     def _question(self, ins: Instruction) -> object:
-        """What is asked, in which order of memory: the same of two instructions whose answers mean the same."""
+        """The question of an instruction, with its order of memory: the same of two whose answers mean the same."""
         return frozenset(ins.modifiers) - {"test_wait", "try_wait"}, [_named(o) for o in ins.operands[1:3]], ins.guard
 
     def _into(self, block: Block) -> list[Block]:
@@ -96,7 +96,7 @@ class _Region:
         return {**known, **dict.fromkeys(uses_and_defs(ins)[1], answer)}
 
     def _until(self, end: int) -> set[int] | None:
-        """The blocks between the question and an end; None if that is none."""
+        """The blocks between the question and an end; None if the region does not end there."""
         first, start = self.function.entry, self.start
         seen = set[tuple[int, frozenset[tuple[str, int]], bool]]()
         todo: list[tuple[int, Known, bool]] = [(start.index, {}, False)]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
-from mmulator.isa.effects import Algebra, Ends
+from mmulator.isa.effects import FUNCTIONS, Algebra, Ends
 from mmulator.matrix.numerics.sfu.arithmetic import F32, INFINITY, SIGN, f32_bits, flushed, is_nan, multiply
 from mmulator.matrix.numerics.sfu.constants import constant, scale_of, unit
 from mmulator.ptx.program.as_ptxas.products import form_of
@@ -23,7 +23,7 @@ from mmulator.ptx.tree import Function, Immediate, Instruction, Label, Operand, 
 
 _UNIT = (Algebra.RECIPROCAL, Algebra.EXPONENTIAL)
 _SIGNS = (Algebra.NEGATION, Algebra.MAGNITUDE)
-_ACTS_ON = (*_UNIT, *_SIGNS, Algebra.QUOTIENT, Algebra.PRODUCT, Algebra.SELECTION, Algebra.FUNCTION)
+_ACTS_ON = (*_UNIT, *_SIGNS, Algebra.QUOTIENT, Algebra.PRODUCT, Algebra.SELECTION, *FUNCTIONS)
 _PLAIN = (*_SIGNS, Algebra.COPY, Algebra.SUM, Algebra.DIFFERENCE, Algebra.PRODUCT, Algebra.CONVERSION)
 _LEAVES = (Ends.BRANCH, Ends.INDEXED, Ends.CALL, Ends.RETURN, Ends.EXIT)
 _RAW = {Algebra.NEGATION: ("xor", SIGN), Algebra.MAGNITUDE: ("and", SIGN - 1)}
