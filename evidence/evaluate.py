@@ -1,4 +1,4 @@
-"""The criteria of docs/reference/evaluation.md that any machine can rerun in thirty minutes: each with what was found, and if it holds.
+"""The criteria of docs/reference/evaluation.md that any machine can rerun in thirty minutes, with what was found and if it holds.
 
     python -m evidence.evaluate                      # seed: today's date, as 20261124, so that nobody has seen these cases
     python -m evidence.evaluate --corpora FOLDER     # with the collections of docs/reference/judges.md that are there

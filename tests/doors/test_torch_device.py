@@ -63,10 +63,12 @@ SUMMED = {  # gradients of softmax, which precision.py sums in f64
     "torch.ops.aten._safe_softmax.default", "nn.functional.scaled_dot_product_attention", "masked.softmax", "masked.log_softmax",
     "masked.softmin", "_softmax_backward_data",
 }  # fmt: skip
-STEPPED = {  # doors/torch/steps.py computes these, or the rsqrt in them or in their gradients, as CUDA does (test_torch_steps.py)
+STEPPED = {  # doors/torch computes these, or rsqrt, exp, sqrt in them or in their gradients, as CUDA does (test_torch_steps.py)
     "addcmul", "addcdiv", "nn.functional.hardswish", "nn.functional.hardsigmoid", "rsqrt", "nn.functional.rms_norm",
     "logaddexp", "nn.functional.linear_cross_entropy.chunked_none", "nn.functional.soft_margin_loss", "exp", "sigmoid", "silu",
-    "sqrt", "acos", "acosh", "asin", "asinh",
+    "sqrt", "acos", "acosh", "asin", "asinh", "nn.functional.silu", "nn.functional.cosine_embedding_loss", "logsumexp",
+    "logcumsumexp", "erf", "erfc", "erfinv", "special.ndtr", "special.ndtri", "special.log_ndtr",
+    "nn.functional.linear_cross_entropy.chunked",
 }  # fmt: skip
 KNOWN = DRAWN | POISONED | OWN_FORMULA | SUMMED | STEPPED
 REFUSED = {

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmulator.base.errors import LaunchError
+from mmulator.base.refusals import number
 from mmulator.host.module import Kernel
 from mmulator.observation.record.memory import stores_to
 from mmulator.observation.record.names import DeviceArray
@@ -50,27 +51,27 @@ class RoundingTolerance:
 
     def __str__(self) -> str:
         count = self.bound.size - self.unbounded
-        said = [f"{self.output}: {count:,} elements have a bound"]
+        said = [f"{self.output}: {number(count, 'element')} with a bound"]
         if count:
             worst, most = float(np.max(self.bound[np.isfinite(self.bound)])), float(np.nanmax(self.error))
             said[0] += f": rtol={self.rtol:g}, atol={self.atol:g}"
             said.append(f"largest bound {worst:.3g}, largest error of this run {most:.3g}")
         if self.unbounded:
-            said.append(f"{self.unbounded:,} elements have none: {self.reason}")
+            said.append(f"{number(self.unbounded, 'element')} without: {self.reason}")
         return "\n".join([*said, *(f"holds for these inputs: {one}" for one in self.rests_on)])
 
     def as_dict(self) -> dict[str, Any]:
         """The tolerance as JSON can hold it."""
         finite = np.isfinite(self.bound)
         return {
-            "output": self.output, "rtol": _number(self.rtol), "atol": _number(self.atol), "elements": self.bound.size,
+            "output": self.output, "rtol": _finite(self.rtol), "atol": _finite(self.atol), "elements": self.bound.size,
             "unbounded": self.unbounded, "reason": self.reason, "rests_on": list(self.rests_on),
             "largest_bound": float(np.max(self.bound[finite])) if finite.any() else None,
             "largest_error": float(np.max(self.error[finite])) if finite.any() else None,
         }  # fmt: skip
 
 
-def _number(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 

@@ -1,5 +1,5 @@
-"""Regions of waits: from the first question about a phase to where the thread leaves its loop. Only a yes leads there, on any path, with
-the same values.
+"""Regions of waits: from the first question about a phase to where the thread leaves its loop. Only a yes leads there, with the
+same values.
 
 Between the two a thread does nothing that it or another could notice afterwards: it asks again, counts, looks at a clock, sleeps.
 So neither the answers nor the clock are choices there (docs/reference/certificates.md).
