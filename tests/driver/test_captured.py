@@ -16,7 +16,7 @@ from mmulator.host.driver import Driver, Settings
 from mmulator.host.jobs.job import JobResult, load_job, run_job
 from mmulator.host.jobs.maps import resolve
 from mmulator.isa.types import TYPES
-from mmulator.observation.record.launches.capture import _raw, _type_name, asked, capturing, without_paths
+from mmulator.observation.record.launches.capture import asked, capturing, raw_array, type_name, without_paths
 from mmulator.observation.record.launches.replay import difference, following
 from mmulator.observation.record.values import dtype_of
 from mmulator.runtime.launch.regions import Region
@@ -58,9 +58,9 @@ def test_arrays_of_every_type_go_into_files_and_come_back(tmp_path: Path) -> Non
     for name in (n for n, t in TYPES.items() if t.numpy and t.bits >= 8 and t.kind != "pred"):
         dtype = dtype_of(name)
         array = np.arange(4 * dtype.itemsize, dtype=np.uint8).view(dtype)
-        np.savez(tmp_path / "a.npz", a=_raw(array))
+        np.savez(tmp_path / "a.npz", a=raw_array(array))
         back = np.load(tmp_path / "a.npz")["a"]
-        kind = _type_name(dtype)
+        kind = type_name(dtype)
         assert (back.dtype == dtype) if not kind else dtype_of(kind) == dtype, name
         assert back.tobytes() == array.tobytes(), name
 

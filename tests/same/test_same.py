@@ -294,3 +294,51 @@ def test_unknown_functions_are_equal_of_equal_operands_alone() -> None:
     f, g, h = (graph.node("sin", ("f32", "rn", (), 0), (n,), 32) for n in (x, x, y))
     drawn = ring.Ring(graph, 0)
     assert f == g and drawn.of(f) != drawn.of(h) and ring.Ring(graph, 1).of(f) != drawn.of(f)
+
+
+COPIED = "cp.async.wait_all; ld.shared.u32 v, [z];"
+ROW = "st.shared.v4.u32 [z], {7, 7, 7, 7}; bar.warp.sync -1;"
+LEANING = {  # what decides a result besides its expression, and a kernel in which it is a number of the text
+    "an exit that no lane takes": ("mov.u32 v, 9; setp.gt.u32 c, r, 3; @c exit;", "mov.u32 v, 9;"),
+    "a return that no lane takes": ("mov.u32 v, 9; setp.gt.u32 c, r, 3; @c ret;", "mov.u32 v, 9;"),
+    "where a copy reads": (
+        "and.b32 v, r, 4; cvt.u64.u32 s, v; add.u64 s, s, p; cp.async.ca.shared.global [z], [s+4], 4;" + COPIED,
+        "cp.async.ca.shared.global [z], [p+4], 4;" + COPIED),
+    "rows of ldmatrix": (
+        ROW + "and.b32 v, r, 0x100; add.u32 w, z, v; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {v}, [w];",
+        ROW + "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {v}, [z];"),
+}  # fmt: skip
+LEANS = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 x, .param .u64 y) {{
+  .reg .b64 p, q, s; .reg .b32 r, v, w, z; .reg .pred c; .shared .align 16 .b8 tile[512];
+  ld.param.u64 p, [x]; ld.param.u64 q, [y]; ld.global.u32 r, [p]; mov.u32 z, tile;
+  {}
+  st.global.u32 [q], v;
+  ret;
+}}
+"""
+
+
+@pytest.mark.parametrize("name", LEANING)
+def test_what_decides_besides_the_expression_is_said(name: str) -> None:
+    one, two = (mm.Module.load(LEANS.format(body), name="k.ptx")["k"] for body in LEANING[name])
+    found = mm.same(one, two, 1, 32, [np.zeros(4, np.uint32), np.zeros(1, np.uint32)])
+    assert found.grade != SAME or found.rests_on, found
+
+
+def test_selectors_of_bytes_count() -> None:
+    one, two = (mm.Module.load(LEANS.format(f"vadd.s32.s32.s32 v, r.{part}, r;"))["k"] for part in ("b0", "b1"))
+    assert mm.same(one, two, 1, 1, [np.zeros(4, np.uint32), np.zeros(1, np.uint32)]).grade != SAME
+
+
+def test_arrays_that_only_one_kernel_was_given_are_compared() -> None:
+    """An array of both is one input; the others belong together by their order."""
+    text = LEANS.replace("y) {{", "y, .param .u64 both) {{")
+    body = "ld.param.u64 s, [both]; st.global.u32 [s], r; add.u32 v, r, {};"
+    one, two = (mm.Module.load(text.format(body.format(n)))["k"] for n in (1, 2))
+    x, z = np.zeros(4, np.uint32), np.zeros(1, np.uint32)
+    ys = [np.zeros(1, np.uint32) for _ in range(2)]
+    found = mm.same(one, two, 1, 1, [x, ys[0], z], launch_b={"args": [x, ys[1], z]})
+    assert found.grade == DIFFERENT, found

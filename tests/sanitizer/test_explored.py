@@ -108,7 +108,7 @@ RIGHT = {
     "barrier": (BARRIER.format(arrive=ARRIVE, load=ACQUIRE, count="n"), 3, 1),
     "barrier with fences": (BARRIER.format(
         arrive=FENCE + " red.global.add.u32 [m], 1;", load=f"{FENCE} ld.volatile.global.u32", count="n"
-    ).replace("bra wait;\n", f"bra wait; {FENCE}\n", 1), 2, 1),
+    ).replace("bra wait;\n", f"bra wait; {FENCE}\n", 1), 2, 2),
     "flag": (FLAG.format(store=RELEASE, load=ACQUIRE), 3, 1),
     "semaphore": (CHAIN.format(store=RELEASE, load=ACQUIRE), 3, 1),
     "fixup": (FIXUP.format(store=RELEASE, load=ACQUIRE), 4, 1),
@@ -259,3 +259,44 @@ def test_what_is_done_is_kept_when_the_user_interrupts() -> None:
     assert found is not None and found.verdict == NOT_DECIDED
     assert found.reasons[0].why == "interrupted: explored 5 of about 120 interleavings"
     assert told == [(n, 120) for n in range(1, 6)] and arrays[0][0] == sum(range(7, 12))
+
+
+# Block 0 does the first, block 1 the second. Who comes first at `m` decides whether what they do to `p` is ordered.
+HANDED = {
+    "by sums that nobody reads": ("st.global.u32 [p], 42; fence.acq_rel.gpu; red.global.add.u32 [m], 1;",
+                                  "red.global.add.u32 [m], 1; fence.acq_rel.gpu; ld.global.u32 v, [p];"),
+    "by sums with an order": ("st.global.u32 [p], 42; atom.release.gpu.global.add.u32 c, [m], 1;",
+                              "atom.acquire.gpu.global.add.u32 c, [m], 1; ld.global.u32 v, [p];"),
+    "by an exchange that fails": ("st.relaxed.gpu.global.u32 [m], 1; st.global.u32 [p], 42;"
+                                  "atom.acq_rel.gpu.global.cas.b32 c, [m], 0, 7;",
+                                  "T: ld.acquire.gpu.global.u32 c, [m]; setp.eq.u32 x, c, 0; @x bra T; ld.global.u32 v, [p];"),
+    "by an exchange of equals": ("st.global.u32 [p], 42; atom.acq_rel.gpu.global.cas.b32 c, [m], 0, 0;",
+                                 "atom.acq_rel.gpu.global.cas.b32 c, [m], 0, 0; ld.global.u32 v, [p];"),
+    "by one behind a fence": ("st.global.u32 [p], 42; fence.acq_rel.gpu; atom.relaxed.gpu.global.cas.b32 c, [m], 0, 0;",
+                              "atom.relaxed.gpu.global.cas.b32 c, [m], 0, 0; fence.acq_rel.gpu; ld.global.u32 v, [p];"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HANDED)
+def test_what_is_handed_over_only_in_some_orders_is_a_counterexample(name: str) -> None:
+    first, second = HANDED[name]
+    text = f""".version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u64 flag) {{
+  .reg .b64 p, m; .reg .b32 t, n, c, v; .reg .pred x;
+  ld.param.u64 p, [out]; ld.param.u64 m, [flag];
+  mov.u32 t, %tid.x; setp.ne.u32 x, t, 0; @x ret;
+  mov.u32 n, %ctaid.x; setp.ne.u32 x, n, 0; @x bra SECOND;
+  {first}
+  ret;
+SECOND:
+  {second}
+  st.global.u32 [p+64], v;
+  ret;
+}}
+"""
+    kernel = mm.Module.load(text, name="k.ptx")["k"]
+    for seed in range(3):
+        found = kernel.launch(2, 32, [np.zeros(64, np.uint32), np.zeros(4, np.uint32)], certify=True, seed=seed).certificate
+        assert found is not None and found.verdict == COUNTEREXAMPLE, found

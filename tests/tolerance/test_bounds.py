@@ -112,6 +112,41 @@ def test_a_bound_holds_by_arb(seed: int) -> None:
     assert (np.abs(z - found.exact)[finite] <= (found.atol + found.rtol * np.abs(found.exact))[finite]).all()
 
 
+TINY, BIG = 1e-40, 1e30
+EDGES = {  # an instruction of f0 and f1, their values, and what it computes in exact arithmetic; None: it has no bound
+    "a subnormal number is read as 0": ("mul.ftz.f32 f2, f0, f1;", TINY, BIG, lambda a, b: a * b),
+    "and in a sum": ("fma.rn.ftz.f32 f2, f0, f1, f1;", TINY, BIG, lambda a, b: a * b + b),
+    "a result is flushed": ("mul.ftz.f32 f2, f0, f1;", 2e-20, 2e-20, lambda a, b: a * b),
+    "a power overflows": ("ex2.approx.f32 f2, f0;", 200.0, 0.0, None),
+    "a reciprocal overflows": ("rcp.approx.f32 f2, f0;", TINY, 0.0, None),
+    "a quotient by what may be 0": ("rcp.approx.ftz.f32 f2, f0;", TINY, 0.0, None),
+    "a sum overflows": ("add.f32 f2, f0, f1;", 3e38, 3e38, None),
+    "a sum that overflows by less than one unit": ("add.rp.f32 f2, f0, f1;", 3.4028234663852886e38, 1.0, None),
+    "a quotient by a large number": ("div.approx.f32 f2, f0, f1;", 2.0**127, 2.0**127, None),
+    "f16 overflows by little": ("cvt.rn.f16.f32 h2, f0; cvt.f32.f16 f2, h2;", 65530.0, 0.0, None),
+    "f16 does not overflow": ("cvt.rn.f16.f32 h2, f0; cvt.f32.f16 f2, h2;", 65519.0, 0.0, lambda a, b: a),
+    "f16 overflows": ("cvt.rn.f16.f32 h2, f0; cvt.f32.f16 f2, h2;", 1e6, 0.0, None),
+    "f16 is kept finite": ("cvt.rn.satfinite.f16.f32 h2, f0; cvt.f32.f16 f2, h2;", 1e6, 0.0, lambda a, b: a),
+    "a modifier that is not followed": ("max.xorsign.abs.f32 f2, f0, f1;", 3.0, -4.0, None),
+    "a sum that cancels": ("add.f32 f2, f0, f1; sub.f32 f2, f2, f0;", BIG, 3.0, lambda a, b: b),
+    "kept between 0 and 1": ("add.sat.f32 f2, f0, f1;", 0.75, 3.0, lambda a, b: Arb(1)),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_a_bound_at_the_ends_of_a_type(name: str) -> None:
+    line, a, b, exact = EDGES[name]
+    x, y, z = (np.full(32, value, np.float32) for value in (a, b, 0.0))
+    kernel = mm.Module.load(HEAD.replace("8.0", "8.6") + "  " + line + "\n" + TAIL.format("f2"))["f"]
+    found = mm.tolerance(kernel, 1, 32, [x, y, z])
+    kernel.launch(1, 32, [x, y, z])
+    if exact is None:
+        assert found.unbounded == 32 and np.isinf(found.bound).all() and found.reason
+    else:
+        assert not found.unbounded, found.reason
+        assert abs(Arb(float(z[0])) - exact(Arb(float(x[0])), Arb(float(y[0])))) <= Arb(float(found.bound[0]))
+
+
 # matrix instructions --------------------------------------------------------------------------------------------------------
 BYTES = 32  # along k that one instruction takes, of each type
 DTYPES: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn,

@@ -20,7 +20,7 @@ from mmulator.isa.effects import Ends, MemoryEffect, Orders, Together
 from mmulator.isa.types import type_bits
 from mmulator.ptx.program.addresses import SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.program.blocks import Block, Program
-from mmulator.ptx.program.choices import takes_turns
+from mmulator.ptx.program.choices import acquires, fences_memory, takes_turns
 from mmulator.ptx.program.frames import liveness, unread_results
 from mmulator.ptx.program.uses import uses_and_defs
 from mmulator.ptx.program.waiting import is_idle
@@ -62,9 +62,9 @@ class StrongAccess:
     thread: number of the thread in the grid. cta: of its CTA; cluster: of its cluster.
     site: number of the instruction.
     place: the window and address of its first byte. size: in bytes.
-    reads, writes: what it does; an atom.cas that leaves its bytes as they are only reads.
+    reads, writes: what it does; an atom.cas that leaves its bytes as they are, and hands nothing over, only reads.
     order, scope: a base Order, and the level of its scope (1 CTA to 4 system).
-    like: the operation, if two of it commute and nothing reads their answers; "" if not.
+    like: the operation, if two of it commute, nothing reads their answers, and nothing is handed over by them; "" if not.
     old, new: the bytes before and after.
     state: where the thread stood before, and all registers that matter there.
     """
@@ -146,6 +146,7 @@ class Turns(Observer):
     ) -> None:
         self.choose, self.known = choose, {} if known is None else known
         self.steps: list[Step] = []
+        self.fenced: set[int] = set()  # threads that have executed a fence
         self.error: BaseException | None = None
         self.learned = 0  # the number of turns until a thread first came back without having done anything; 0 if none did
         self.stuck: list[Waiting] = []  # who waits for a value that nobody stores
@@ -305,7 +306,8 @@ class Turns(Observer):
             access, self.open = self.open, None
             if access is not None:
                 access.new = read(warp, lane, address, access.size)
-                if self.text.tries[site] and access.new == access.old:
+                hands_over = access.order & Order.RELEASE or access.thread in self.fenced  # though it changes nothing
+                if self.text.tries[site] and access.new == access.old and not hands_over:
                     access.writes = False
             return
         assert self.last is not None
@@ -336,6 +338,7 @@ class Turns(Observer):
 
     def _fenced(self, warp: int, lanes: int, order: int) -> None:
         if order & Order.ACQUIRE and order & Order.RELEASE:
+            self.fenced.update(self._threads(warp, lanes))
             self.steps.append(FenceStep(self._threads(warp, lanes), order >> SCOPE_SHIFT & SCOPE_MASK))
 
     def _met(self, cta: int, number: int) -> None:
@@ -392,11 +395,12 @@ def _read_text(kernel: Any) -> _Text:
         calm = block.ending in (Ends.NO, Ends.BRANCH, Ends.INDEXED)
         text.idle.append(calm and (block.turn or all(map(_does_nothing, block.body))))
     dead = _dead(kernel.program)
+    fences = any(fences_memory(ins) for ins in kernel.executed)
     for ins in kernel.executed:
         turn = takes_turns(ins)
         form = dict(ins.form.modifiers) if turn else {}
         text.sizes.append(_bytes_of(ins, form) if turn else 0)
-        text.like.append(_like(ins, form, dead) if turn else "")
+        text.like.append(_like(ins, form, dead) if turn and not (fences or acquires(ins)) else "")
         text.tries.append(form.get("op") == "cas")
         text.vectors.append(turn and any(isinstance(o, VectorOperand) for o in ins.operands))
     return text

@@ -72,6 +72,8 @@ def reduce(
     job.variables += variables_of(set_ or [])
     if out.resolve() == file.parent.resolve():
         raise LaunchError(f"--out {out}: it is the folder of the launch, whose files it would replace")
+    if out.exists() and not out.is_dir():
+        raise LaunchError(f"--out {out}: it is a file, and the smaller launch needs a folder")
     check_writable(str(out / "launch.toml") if out.is_dir() else str(out.with_suffix(".tmp")))
     wanted = ReductionRequest(
         job, out, wish(None, rules, False, False).rules, rules is not None, "nan" if nan else "", against == "reference",

@@ -18,6 +18,7 @@ from mmulator.base.errors import ExecutionFault, LaunchError, LimitReached
 from mmulator.host.campaign import Snapshot
 from mmulator.host.module import Kernel
 from mmulator.observation.record.memory import stores_to
+from mmulator.observation.same.control import note_control
 from mmulator.observation.same.expressions import Expressions, Uncovered
 from mmulator.observation.same.graph import ExpressionGraph
 from mmulator.observation.same.ring import Ring
@@ -129,9 +130,8 @@ def same(
 def _pairs(a: Side, b: Side) -> list[tuple[int, int]]:
     """The arrays of the first kernel with those of the second that stand for the same."""
     shared = {n: m for n, x in a.arrays.items() for m, y in b.arrays.items() if x is y or pointer(x) == pointer(y)}
-    if shared:
-        return [*shared.items()]
-    return [(n, m) for n, m in zip(a.arrays, b.arrays) if a.arrays[n].nbytes == b.arrays[m].nbytes]
+    rest = zip((n for n in a.arrays if n not in shared), (m for m in b.arrays if m not in shared.values()))
+    return [*shared.items(), *((n, m) for n, m in rest if a.arrays[n].nbytes == b.arrays[m].nbytes)]
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def _graded(a: Side, b: Side, pairs: list[tuple[int, int]]) -> Sameness:
         other, right = b.expressions(graph, own)
         parted, count = _parted(graph, a, b, pairs, (mine, left), (other, right))
         for one in (mine, other):
-            one.control()
+            note_control(one)
     except (Uncovered, LimitReached) as error:
         return Sameness(UNDECIDED, counterexample=found, reason=error.message)
     rests = tuple(f"{what} at {place} depends on inputs" for one in (mine, other) for place, what in one.leans.items())

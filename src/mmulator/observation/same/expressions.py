@@ -15,17 +15,7 @@ from mmulator.isa.types import TYPES, type_bits
 from mmulator.observation.record.addresses import InCell, InRegister, MemoryWrite, Place, elements, space_of
 from mmulator.observation.record.addresses import value_of as concrete
 from mmulator.observation.record.cause import span_text
-from mmulator.observation.record.memory import (
-    Writes,
-    combined,
-    combines,
-    impossible,
-    is_followed,
-    last_writes,
-    loaded_from,
-    loads,
-    values_of,
-)
+from mmulator.observation.record.memory import Writes, combined, combines, impossible, last_writes, loaded_from, loads, values_of
 from mmulator.observation.record.parts import is_predicate, known_type, part_of, shuffle_lane
 from mmulator.observation.record.tensor_cells import (
     CopiedCell,
@@ -39,6 +29,7 @@ from mmulator.observation.record.tensor_cells import (
 )
 from mmulator.observation.record.trail import NEAR, Trail, TrailStep
 from mmulator.observation.record.values import parts_of
+from mmulator.observation.same.control import note_product, note_rows
 from mmulator.observation.same.graph import ExpressionGraph, Pieces, constant, cut, is_closed, joined, value_of, width_of
 from mmulator.observation.same.moves import moved_bits
 from mmulator.observation.same.operations import ONE_LANE, modifiers, operation
@@ -71,6 +62,7 @@ class Expressions:
     ) -> None:  # fmt: skip
         self.trail, self.graph, self.inputs, self.parameter, self.device = trail, graph, inputs, parameter, device
         self.places: dict[int, TrailStep] = {}  # node -> the first step that made it
+        self.noted: set[int] = set()  # steps whose operands have been looked at
         self.leans: dict[str, str] = {}  # place in the source -> what depends on inputs there
         self._read: dict[tuple[int, int, int, int, int], Pieces] = {}  # elements that products read in memory
         self._elements: dict[tuple[int, int, int, int, int], Pieces] = {}  # the same, by the step that wrote them
@@ -85,22 +77,6 @@ class Expressions:
         """The source line of the first step that made a node: `k.ptx:20 (k.py:9)`; "" if none did."""
         step = self.places.get(node)
         return "" if step is None else span_text(self.trail.instruction(step).original.span)
-
-    def control(self) -> None:
-        """Note each branch and each store whose condition depends on inputs, and each store to an address that does."""
-        for step in self.trail.steps:
-            ins = self.trail.instruction(step)
-            stores = ins.effects.memory not in (MemoryEffect.NONE, MemoryEffect.READ)
-            if stores and not is_followed(self.trail, step):
-                raise self._uncovered(ins)
-            if ins.guard is not None and (stores or ins.effects.ends is not Ends.NO):
-                for lane in (n for n in range(LANES) if step.lanes >> n & 1):
-                    self._open(step, lane, ins.guard[0], "the condition")
-            if stores or ins.effects.ends is Ends.INDEXED:
-                taking = self.trail.guard(step)
-                for lane in (n for n in range(LANES) if taking >> n & 1):
-                    self._address(step, lane, ins)
-                    self._open(step, lane, ins.operands[0] if not stores else None, "the branch")
 
     # registers ------------------------------------------------------------------------------------------------------
     def _register(self, step: TrailStep, lane: int, name: str, low: int, width: int) -> Pieces:
@@ -119,7 +95,7 @@ class Expressions:
                 bits = self._bits(step, lane, name, low) if took else None
                 made = self._either(writer, lane, name, low, width, bits, guard)
             else:
-                self._leans(writer, "the condition")
+                self.lean(writer, "the condition")
                 if not took:
                     continue
                 made = self._part(writer, lane, name, low, width, self._bits(step, lane, name, low))
@@ -142,7 +118,7 @@ class Expressions:
             ])  # fmt: skip
         made = self._made(step, lane, name, low, width, bits or 0)
         if made is None and bits is None:
-            self._leans(step, "the condition")
+            self.lean(step, "the condition")
             return self._register(step, lane, name, low, width)
         made = constant(bits or 0, width) if made is None else made
         before = self._register(step, lane, name, low, width)
@@ -164,12 +140,12 @@ class Expressions:
             return None
         return self._operand(call, lane, call_operands(self.trail.instruction(call))[1][number], low, width)
 
-    def _open(self, step: TrailStep, lane: int, operand: Operand | None, what: str) -> None:
+    def note_open(self, step: TrailStep, lane: int, operand: Operand | None, what: str) -> None:
         """Note an operand that depends on inputs and is no part of an expression."""
         if isinstance(operand, Reg) and not is_closed(self._register(step, lane, operand.name, 0, type_bits(operand.type))):
-            self._leans(step, what)
+            self.lean(step, what)
 
-    def _leans(self, step: TrailStep, what: str) -> None:
+    def lean(self, step: TrailStep, what: str) -> None:
         self.leans.setdefault(span_text(self.trail.instruction(step).original.span), what)
 
     def _operand(self, step: TrailStep, lane: int, operand: Operand, low: int, width: int, type_name: str = "b64") -> Pieces:
@@ -191,9 +167,10 @@ class Expressions:
         if part is not None:
             return self._operand(step, lane, part[0], part[1], width, ins.form["type"] or "b64")
         if ins.effects.multiplies and ins.form.is_matrix:
+            note_product(self, step)
             product = self.products.of_warp(step, lane, name, low)
             if product is None:
-                raise self._uncovered(ins)
+                raise self.uncovered(ins)
             return cut(product, 0, width)
         if loads_cells(ins):
             return self._from_cells(step, lane, name, low, width, bits)
@@ -201,20 +178,21 @@ class Expressions:
             case Flow.LOADED:
                 return self._loaded(step, lane, name, low, width, bits)
             case Flow.ROWS | Flow.TILE:
+                note_rows(self, step)
                 address = loaded_from(self.trail, step, lane, name, low)
                 if address is None:
-                    raise self._uncovered(ins)
+                    raise self.uncovered(ins)
                 return self._memory(step, lane, address, max(1, width // 8), bits, step.number)
             case Flow.LANES:
                 return self._shuffled(step, lane, name, low, width)
             case Flow.WARP | Flow.REDUCED:
                 return self._of_all(step, lane, width)
             case Flow.MOVED | Flow.ANSWER | Flow.PRODUCT | Flow.WGMMA:
-                raise self._uncovered(ins)
+                raise self.uncovered(ins)
         moved = moved_bits(ins, partial(self._operand, step, lane), low, width)
         return moved if moved is not None else self._computed(step, lane, ins, name, low, width, bits)
 
-    def _uncovered(self, ins: Instruction) -> Uncovered:
+    def uncovered(self, ins: Instruction) -> Uncovered:
         return Uncovered(f"{ins.original.mnemonic} at {span_text(ins.original.span)} is not followed")
 
     def _known_value(self, step: TrailStep, lane: int, operand: Operand) -> int | None:
@@ -243,11 +221,11 @@ class Expressions:
     ) -> Pieces | None:
         """The result of an instruction that computes in each lane for itself."""
         if ins.effects.ends in (Ends.CALL, Ends.BARRIER) or ins.effects.carry:
-            raise self._uncovered(ins)
+            raise self.uncovered(ins)
         kind, count = parts_of(ins.form["type"])
         if ins.effects.flow is Flow.BESIDE and ins.form["atype"] and count > 1 and parts_of(ins.form["atype"])[1] != count:
             if count != 2 or len(ins.operands) != 3 or ins.form["scaled"]:
-                raise self._uncovered(ins)  # random bits and scale factors are not followed
+                raise self.uncovered(ins)  # random bits and scale factors are not followed
             return self._beside(step, lane, ins, kind, low, width)
         if count > 1 and width == (size := type_bits(ins.form["type"])):
             return joined([self._part(step, lane, name, at, size // count, bits >> at) for at in range(0, size, size // count)])
@@ -290,13 +268,13 @@ class Expressions:
         """Ld: the bytes at the lane's address."""
         ins = self.trail.instruction(step)
         if ins.effects.memory is not MemoryEffect.READ:
-            raise self._uncovered(ins)
+            raise self.uncovered(ins)
         each = type_bits(ins.form["type"])
         if low + width > each:  # a register that is wider than what is loaded
             inner = None if low else self._loaded(step, lane, name, 0, each, bits & (1 << each) - 1)
             if low or inner is None or is_closed(inner):
                 if low and (low < each or TYPES[ins.form["type"]].kind == "signed"):
-                    raise self._uncovered(ins)
+                    raise self.uncovered(ins)
                 return None
             if TYPES[ins.form["type"]].kind == "signed":
                 return self._node(step, "extension", (), [self.graph.whole(inner)], width)
@@ -307,11 +285,11 @@ class Expressions:
         for target, at, _, _ in loads(self.trail, step):
             if isinstance(target, Reg) and target.name == name:
                 address = int(at[lane]) + low // 8
-                self._address(step, lane, ins)
+                self.note_address(step, lane, ins)
                 if impossible(self.trail, step, lane):
                     return None
                 return cut(self._memory(step, lane, address, size, bits, step.number), 0, width)
-        raise self._uncovered(ins)
+        raise self.uncovered(ins)
 
     def _parameter(self, step: TrailStep, ins: Instruction, name: str, low: int, size: int) -> Pieces | None:
         where = next(o for o in ins.operands if isinstance(o, Address))
@@ -319,15 +297,15 @@ class Expressions:
         inside = self.trail.kernel.program.functions[self.trail.function_of(step)].function
         names = [p.name for p in function.params]
         if inside is not function or not isinstance(where.base, Symbol) or where.base.name not in names:
-            raise self._uncovered(ins)
+            raise self.uncovered(ins)
         number = [o.name for o in elements(ins.operands[0]) if isinstance(o, Reg)].index(name)
         at = where.offset + number * type_bits(ins.form["type"]) // 8 + low // 8
         return self.parameter(where.base.name, at, size)
 
-    def _address(self, step: TrailStep, lane: int, ins: Instruction) -> None:
-        """Note an address that depends on inputs."""
-        where = next((o.base for o in ins.operands if isinstance(o, Address)), None)
-        self._open(step, lane, where if isinstance(where, Reg) else None, "the address")
+    def note_address(self, step: TrailStep, lane: int, ins: Instruction) -> None:
+        """Note addresses that depend on inputs."""
+        for where in (o.base for o in ins.operands if isinstance(o, Address)):
+            self.note_open(step, lane, where if isinstance(where, Reg) else None, "the address")
 
     def _shuffled(self, step: TrailStep, lane: int, name: str, low: int, width: int) -> Pieces | None:
         """Shfl: bits of another lane."""
@@ -335,7 +313,7 @@ class Expressions:
         numbers = [self._known_value(step, lane, o) for o in ins.operands[2:4]]
         source = ins.operands[1]
         if not isinstance(source, Reg) or None in numbers:
-            raise self._uncovered(ins)
+            raise self.uncovered(ins)
         if is_predicate(ins, name):
             return None
         other, taken = shuffle_lane(ins.form["mode"], lane, *(int(n or 0) for n in numbers))
@@ -347,7 +325,7 @@ class Expressions:
         source = next((o for o in ins.operands[1:] if isinstance(o, (Reg, NegatedPredicate))), None)
         if source is None:
             return None
-        self._open(step, lane, ins.operands[-1], "which lanes take part")
+        self.note_open(step, lane, ins.operands[-1], "which lanes take part")
         taking, members = self.trail.guard(step), concrete(self.trail, step, lane, ins.operands[-1], "b32")
         lanes = [n for n in range(LANES) if taking >> n & 1 and (members is None or members >> n & 1)]
         type_name = known_type(signature_of(ins.form, ins.operands)[1].type, source)
@@ -429,7 +407,7 @@ class Expressions:
         """Pieces of an element that a product read. value: of one in memory, as it was read."""
         if isinstance(place, InRegister):
             if not place.name:
-                raise self._uncovered(self.trail.instruction(step))
+                raise self.uncovered(self.trail.instruction(step))
             return self._register(step, place.lane, place.name, place.low, width)
         if isinstance(place, InCell):
             return self._cell(step, place, width, value)
@@ -463,7 +441,7 @@ class Expressions:
         """tcgen05.ld: a cell, or the low halves of two."""
         cells = cells_of(self.trail, step.block).loaded(step, lane, name)
         if not cells:
-            raise self._uncovered(self.trail.instruction(step))
+            raise self.uncovered(self.trail.instruction(step))
         if len(cells) == 1:
             return self._cell(step, replace(cells[0], low=low), width, bits)
         first, last = low // 16, (low + width - 1) // 16

@@ -5,7 +5,7 @@ operands in one order where their order does not matter.
 from mmulator.isa.effects import Algebra
 from mmulator.isa.types import TYPES
 from mmulator.observation.same.graph import ExpressionGraph
-from mmulator.ptx.tree import Instruction
+from mmulator.ptx.tree import Instruction, Reg
 
 COMMUTE = {Algebra.SUM, Algebra.PRODUCT, Algebra.FUSED, Algebra.AND, Algebra.OR, Algebra.XOR, Algebra.MULTIPLE}
 SLACK = ("space", "sem", "scope", "cache", "evict", "level", "v", "vec", "uni")  # modifiers that change no bits of a result
@@ -39,8 +39,8 @@ def operation(
             other = nodes[1] if nodes[0] == two else nodes[0]
             return Algebra.SUM.name, detail, [other, other]
     if algebra is Algebra.EXTREME:
-        return ins.form.name, detail, sorted(nodes)
-    if algebra in COMMUTE:
+        return ins.form.name, detail, nodes if detail[0] == "f64" else sorted(nodes)
+    if algebra in COMMUTE and detail[0] != "f64":  # of two NaNs of f64 the first one's bits stay
         nodes = [*sorted(nodes[:2]), *nodes[2:]]
     return algebra.name, detail, nodes
 
@@ -52,6 +52,10 @@ def modifiers_of_sign(ins: Instruction, kind: str) -> tuple[object, ...]:
 
 def modifiers(ins: Instruction, kind: str) -> tuple[object, ...]:
     """The modifiers of an instruction that decide its bits, defaults written out. kind: the type of an element."""
-    taken = [(slot, value) for slot, value in ins.form.modifiers if value and slot not in (*SLACK, "type", "rnd")]
+    taken: list[tuple[str, object]] = [
+        (slot, value) for slot, value in ins.form.modifiers if value and slot not in (*SLACK, "type", "rnd")
+    ]
+    parts = tuple(o.component for o in ins.operands if isinstance(o, Reg))
+    taken += [("component", parts)] * any(parts)
     rounding = ins.form["rnd"] or ("rn" if kind in TYPES and TYPES[kind].kind == "float" else "")
     return (kind, rounding, *taken)

@@ -55,7 +55,7 @@ class Ring:
             if found is not None:
                 return found
         kind = node.detail[0] if node.detail and node.kind not in ("input", "join", "SELECTION") else None
-        if _is_float(kind):
+        if is_float(kind):
             closed = [self.graph.nodes[n].kind == "constant" for n in node.inputs]
             given = [self._number(n, str(kind)) if c else self._typed(n)[1] for n, c in zip(node.inputs, closed)]
             types = [_family(self._typed(n)[0], str(kind)) for n in node.inputs]
@@ -65,18 +65,18 @@ class Ring:
     def _typed(self, n: int) -> tuple[str, object]:
         """The type of a node's number, "" of bits; and its fingerprint, of a constant its bits."""
         node = self.graph.nodes[n]
-        return _type_of(node), node.detail if node.kind == "constant" else self.values[n]
+        return number_type(node), node.detail if node.kind == "constant" else self.values[n]
 
     def _number(self, n: int, kind: str = "") -> Fingerprint:
         """The fingerprint of a node that is read as a number of a type."""
         node = self.graph.nodes[n]
         if node.kind == "constant":
             return _constant(kind, node.detail[0]) or self._random("constant", kind, node.detail)
-        own = _type_of(node)
+        own = number_type(node)
         return self.values[n] if not kind or _family(own, kind) == kind else self._random("bits", kind, own, self.values[n])
 
 
-def _type_of(node: ExpressionNode) -> str:
+def number_type(node: ExpressionNode) -> str:
     """The type of floating point in which a node's bits are a number; "" where they are bits."""
     match node.kind:
         case "input":
@@ -90,7 +90,7 @@ def _type_of(node: ExpressionNode) -> str:
         case "constant" | "SELECTION" | "extension":
             return ""
     kind = node.detail[0] if node.detail else ""
-    return str(kind) if _is_float(kind) and node.bits == TYPES[str(kind)].bits else ""
+    return str(kind) if is_float(kind) and node.bits == TYPES[str(kind)].bits else ""
 
 
 def _family(own: str, kind: str) -> str:
@@ -108,7 +108,7 @@ def _read_as(node: ExpressionNode) -> list[str] | None:
             return [{HIGH: "f32", WIDE: "bf16"}.get(node.detail, "")]
     kind = node.detail[0] if node.detail else ""
     source = next((v for d in node.detail if isinstance(d, tuple) and len(d) == 2 for s, v in [d] if s == "atype"), kind)
-    return [str(source)] * len(node.inputs) if _is_float(kind) and _is_float(source) else None
+    return [str(source)] * len(node.inputs) if is_float(kind) and is_float(source) else None
 
 
 def _is_cut_off(detail: tuple[object, ...]) -> bool:
@@ -117,7 +117,7 @@ def _is_cut_off(detail: tuple[object, ...]) -> bool:
     return bool(names & {"sat", "relu"}) or (len(detail) > 1 and detail[1] in ("rni", "rzi", "rmi", "rpi"))
 
 
-def _is_float(kind: object) -> bool:
+def is_float(kind: object) -> bool:
     return isinstance(kind, str) and kind in TYPES and TYPES[kind].kind == "float"
 
 

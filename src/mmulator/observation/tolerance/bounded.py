@@ -76,6 +76,13 @@ def largest(t: ElementType) -> float:
     return float((2 - 2.0**-t.mantissa * (1 + (t.nan == "all_ones"))) * 2.0**top)
 
 
+def flushed(v: Bounded, kind: str) -> Bounded:
+    """An operand of an instruction that reads subnormal numbers of a type as 0."""
+    least = 2.0 ** element_type(kind).emin
+    near = (np.abs(v.value) - v.bound - v.slack < least) & ((v.value != 0) | (v.bound != 0) | (v.slack != 0))
+    return Bounded(v.value, v.bound + np.where(near, least, 0.0), v.slack)
+
+
 def rounded(v: Bounded, kind: str, detail: Sequence[Any], nearest: bool | None = None) -> Bounded:
     """A result after its rounding to a type. v: before. nearest: whether to the nearest; default: as the detail says."""
     t = element_type(kind)
@@ -99,7 +106,8 @@ def rounded(v: Bounded, kind: str, detail: Sequence[Any], nearest: bool | None =
     if "satfinite" in names:
         lost = over
     elif "sat" not in names:
-        lost = np.where(over > unit, np.inf, 0.0)
+        last = 2.0 ** (float(exponent(most)) - t.mantissa)  # unit of the largest number's last place
+        lost = np.where(over >= (last / 2 if nearest else 0.0), np.where(over > 0, np.inf, 0.0), 0.0)
     return Bounded(value, (v.bound + error + lost) * UP, v.slack)
 
 
@@ -122,8 +130,8 @@ def product_of(v: list[Bounded]) -> Bounded:
 
 
 def _short(v: Bounded) -> NDArray[Any]:
-    """Whether a number has at most 32 bits, so that a product of two is exact."""
-    return (v.slack == 0) & (np.ldexp(np.frexp(v.value)[0], 32) % 1 == 0)
+    """Whether a number has at most half the bits of `value`, so that a product of two is exact."""
+    return (v.slack == 0) & (np.ldexp(np.frexp(v.value)[0], (np.finfo(np.longdouble).nmant + 1) // 2) % 1 == 0)
 
 
 def fused_of(v: list[Bounded]) -> Bounded:

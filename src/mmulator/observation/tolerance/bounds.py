@@ -15,15 +15,25 @@ from mmulator.isa.types import TYPES, ElementType
 from mmulator.matrix.numerics.element import ElementSum
 from mmulator.matrix.numerics.formats import container, element_type, from_raw
 from mmulator.observation.same.graph import ExpressionGraph, ExpressionNode
-from mmulator.observation.tolerance.bounded import STEP, UP, Bounded, exponent, fused_of, largest, product_of, rounded, sum_of
+from mmulator.observation.same.ring import CTYPE, DTYPE, DTYPES, HIGH, PAIR, SIGN, WIDE, is_float, number_type
+from mmulator.observation.tolerance.bounded import (
+    STEP,
+    UP,
+    Bounded,
+    exponent,
+    flushed,
+    fused_of,
+    largest,
+    product_of,
+    rounded,
+    sum_of,
+)
 from mmulator.observation.tolerance.functions import FUNCTIONS
 
 Nodes = NDArray[np.int64]
-CTYPE, DTYPE, ROUNDING, SATURATES, HALVED, PAIR, SIGN = 7, 8, 9, 10, 12, 13, 14  # where the detail of a chunk has them
-HIGH = ((16, 16, 0, False),)  # a join: the upper half of f32, which is bf16
-WIDE = ((0, 16, 0, True), (0, 16, 0, False))  # a join: bf16 with zeros below, which is f32
-DTYPES = {
-    "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2",
+ROUNDING, SATURATES, HALVED = 9, 10, 12  # where the detail of a chunk has them
+MORE = {
+    "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2",
     **{f"{'u' * (k == 'u')}int{n}": f"{k}{n}" for k in "su" for n in (8, 16, 32)},
 }  # fmt: skip
 
@@ -53,7 +63,7 @@ class NodeBounds:
 
     def results(self, nodes: NDArray[np.int64], dtype: str) -> Bounded:
         """Some nodes as elements of an array. nodes: their numbers, -1 of none. dtype: of the array, by its name in NumPy."""
-        kind, places = DTYPES[dtype], np.full(len(nodes), -1)
+        kind, places = (DTYPES | MORE)[dtype], np.full(len(nodes), -1)
         for at, n in enumerate(nodes.tolist()):
             place = self._place(n, kind) if n >= 0 else ""
             if isinstance(place, str):
@@ -85,7 +95,7 @@ class NodeBounds:
         if first.detail[0] == "parameter":
             values = [float(self.graph.nodes[n].detail[2]) for n in numbers]
             return Bounded.exact(np.array(values, np.longdouble))
-        if first.detail[-1] not in DTYPES:
+        if not _type_of(first):
             return f"arrays of {first.detail[-1]} are not followed"
         places = [self.graph.nodes[n].detail[1] for n in numbers]
         return Bounded.exact(self.inputs[first.detail[0]].reshape(-1)[places].astype(np.float64).astype(np.longdouble))
@@ -105,8 +115,12 @@ class NodeBounds:
                 return column
             given.append(column)
         rule = _RULES.get(first.kind) or FUNCTIONS.get(first.kind)
-        if rule is None:
-            return f"{first.kind.lower()} is not followed"
+        plain = () if first.kind in ("chunk", "product", "join") else first.detail
+        names = {d[0] for d in plain if isinstance(d, tuple) and len(d) == 2}
+        if rule is None or (names - _CONVERSIONS if rule is _converted else names - _MODIFIERS):
+            return f"{' '.join((first.kind.lower(), *sorted(names - _MODIFIERS)))} is not followed"
+        if "ftz" in names:
+            given = [flushed(one, kind) for one, kind in zip(given, types)]
         with np.errstate(all="ignore"):
             return rule(first.detail, given)
 
@@ -141,7 +155,7 @@ class NodeBounds:
     def _selection(self, numbers: list[int]) -> Bounded | str:
         """The one of two values that the exact comparison chooses; the machine may choose the other where they are near."""
         nodes = [self.graph.nodes[n] for n in numbers]
-        first, compared = nodes[0], self.graph.nodes[nodes[0].inputs[2]]
+        compared = self.graph.nodes[nodes[0].inputs[2]]
         kind = next((t for t in (_type_of(self.graph.nodes[i]) for n in nodes for i in n.inputs[:2]) if t), "")
         name = dict(d for d in compared.detail if isinstance(d, tuple) and len(d) == 2).get("cmp")
         if compared.bits != 1 or name not in _COMPARED or len(compared.inputs) != 2 or not kind:
@@ -154,10 +168,12 @@ class NodeBounds:
         for one in (*sides, *pair):
             if isinstance(one, str):
                 return one
-        return _chosen(first, _COMPARED[name], sides, pair)  # type: ignore[arg-type]
+        if any(d == ("ftz", "ftz") for d in compared.detail):
+            pair = [flushed(one, str(compared.detail[0])) for one in pair if not isinstance(one, str)]
+        return _chosen(_COMPARED[name], sides, pair)  # type: ignore[arg-type]
 
 
-def _chosen(_: ExpressionNode, holds: Any, sides: list[Bounded], pair: list[Bounded]) -> Bounded:
+def _chosen(holds: Any, sides: list[Bounded], pair: list[Bounded]) -> Bounded:
     yes = holds(pair[0].value, pair[1].value)
     room = pair[0].bound + pair[0].slack + pair[1].bound + pair[1].slack
     between = np.abs(pair[0].value - pair[1].value)
@@ -170,6 +186,8 @@ def _chosen(_: ExpressionNode, holds: Any, sides: list[Bounded], pair: list[Boun
     return Bounded(value, np.where(near, np.maximum(bound, (apart + other + slack) * UP), bound), slack)
 
 
+_MODIFIERS = {"ftz", "sat", "satfinite", "relu", "approx", "full", "NaN"}
+_CONVERSIONS = {"ftz", "sat", "satfinite", "relu", "atype"}
 _COMPARED: dict[str, Any] = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
 }  # fmt: skip
@@ -178,19 +196,9 @@ _COMPARED: dict[str, Any] = {
 # types --------------------------------------------------------------------------------------------------------------
 def _type_of(node: ExpressionNode) -> str:
     """The type in which a node's bits are a number; "" where they are bits."""
-    match node.kind:
-        case "input":
-            return ({32: "f32", 64: "f64"}[node.bits] if node.detail[0] == "parameter" else DTYPES.get(node.detail[-1], ""))
-        case "chunk" | "product":
-            return str(node.detail[DTYPE])
-        case "join":
-            return {HIGH: "bf16", WIDE: "f32"}.get(node.detail, "")
-        case "constant":
-            return ""
-        case "SELECTION":
-            return {16: "f16", 32: "f32", 64: "f64"}.get(node.bits, "")
-    kind = str(node.detail[0]) if node.detail else ""
-    return kind if kind in TYPES and TYPES[kind].is_float and node.bits == TYPES[kind].bits else ""
+    if node.kind == "SELECTION":
+        return {16: "f16", 32: "f32", 64: "f64"}.get(node.bits, "")
+    return number_type(node) or (MORE.get(str(node.detail[-1]), "") if node.kind == "input" else "")
 
 
 def _read_as(node: ExpressionNode) -> list[str] | None:
@@ -204,7 +212,7 @@ def _read_as(node: ExpressionNode) -> list[str] | None:
             return [found] if found else None
     kind = str(node.detail[0]) if node.detail else ""
     source = next((v for d in node.detail if isinstance(d, tuple) and len(d) == 2 for s, v in [d] if s == "atype"), kind)
-    return [source] * len(node.inputs) if kind in TYPES and TYPES[kind].is_float and source in TYPES else None
+    return [source] * len(node.inputs) if is_float(kind) and source in TYPES else None
 
 
 # rules --------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mmulator.matrix.numerics.formats import element_type
-from mmulator.observation.tolerance.bounded import STEP, UP, Bounded, exponent, product_of, rounded
+from mmulator.observation.tolerance.bounded import STEP, UP, Bounded, exponent, largest, product_of, rounded
 
 
 def monotone(f: Callable[[Any], Any], v: Bounded) -> Bounded:
@@ -97,10 +97,13 @@ def _rule(kind: str) -> Callable[[Sequence[Any], list[Bounded]], Bounded | str]:
         if detail[0] not in errors:
             return f"{kind.lower()} of {detail[0]} is not followed"
         error = errors[str(detail[0])](made, v)
+        if kind == "QUOTIENT" and "approx" in names:  # larger divisors give 0
+            error = np.where(np.abs(v[1].value) + v[1].bound + v[1].slack > 2.0**126, np.inf, error)
         least = 2.0 ** element_type(str(detail[0])).emin  # results below may be flushed to 0
         known = Bounded(made.value, (made.bound + error) * UP, made.slack)
         tiny = np.abs(made.value).astype(np.float64) - known.bound - made.slack < least
-        known.bound = known.bound + np.where(tiny, least, 0.0)
+        over = np.abs(made.value).astype(np.float64) + known.bound + made.slack > largest(element_type(str(detail[0])))
+        known.bound = np.where(over, np.inf, known.bound + np.where(tiny, least, 0.0))
         return known
 
     return rule

@@ -16,6 +16,7 @@ from mmulator.host.module import Kernel
 from mmulator.observation.record.memory import stores_to
 from mmulator.observation.record.names import DeviceArray
 from mmulator.observation.same.comparison import deep
+from mmulator.observation.same.control import note_control
 from mmulator.observation.same.expressions import Expressions, Uncovered
 from mmulator.observation.same.graph import ExpressionGraph
 from mmulator.observation.same.side import Side
@@ -128,7 +129,7 @@ def tolerances(
             is_asked = left[n].dtype.kind in "fV" and (outputs is None or n in outputs or names[n] in outputs)
             if is_asked and stores_to(made.trail, place.start, place.start + place.size):
                 wanted[n] = _nodes(graph, made, place, left[n])
-        made.control()
+        note_control(made)
     rests = tuple(f"{what} at {at} depends on inputs" for at, what in made.leans.items())
     bounds = NodeBounds(graph, before)
     return {n: _found(names[n], left[n], bounds, *nodes, rests) for n, nodes in wanted.items()}

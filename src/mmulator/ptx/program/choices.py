@@ -39,6 +39,16 @@ class Choice:
     explored: bool = False
 
 
+def acquires(ins: Instruction) -> bool:
+    """Whether a strong access orders what comes after it by itself."""
+    return bool({"acquire", "acq_rel"} & set(ins.modifiers))
+
+
+def fences_memory(ins: Instruction) -> bool:
+    """Whether an instruction orders what lies before it and after it."""
+    return ins.effects.orders is Orders.FENCE and "mbarrier_init" not in ins.modifiers
+
+
 def takes_turns(ins: Instruction) -> bool:
     """Whether an instruction is a strong access of single lanes to memory that threads share, whose order the schedule
     chooses.
@@ -66,9 +76,11 @@ def choices(program: Program, executed: Iterable[Block]) -> list[Choice]:
     kinds: dict[str, dict[tuple[str, str], Instruction]] = {}
     unread = {name: unread_results(f) for name, f in program.functions.items()}
     names = {id(f): name for name, f in program.functions.items()}
+    executed = [*executed]
+    fences = any(fences_memory(ins) for block in executed for ins in all_of(block))
     for block in executed:
         for ins in all_of(block):
-            why = _why(ins, block, unread[names[id(block.function)]])
+            why = _why(ins, block, unread[names[id(block.function)]], fences)
             if why:
                 found.append(Choice(ins, why, _spaces(_space(ins)) if _meets(ins) else None, takes_turns(ins)))
             elif "op" in (form := dict(ins.form.modifiers)) and ins.effects.memory in (MemoryEffect.ATOMIC, MemoryEffect.REDUCE):
@@ -102,8 +114,8 @@ def _meets(ins: Instruction) -> bool:
     return alone and e.counted_as in ("memory", "atomic") and e.memory not in (MemoryEffect.NONE, MemoryEffect.COPY)
 
 
-def _why(ins: Instruction, block: Block, unread: frozenset[str]) -> str:
-    """The words for what the schedule chooses by an instruction; "" for nothing."""
+def _why(ins: Instruction, block: Block, unread: frozenset[str], fences: bool) -> str:
+    """The words for what the schedule chooses by an instruction; "" for nothing. fences: whether there are fences of memory."""
     effects, words = ins.effects, {w for word in ins.modifiers for w in (word, word.partition("::")[0])}
     form = dict(ins.form.modifiers) if effects.ends is not Ends.CALL else {}
     for operand in ins.leaves:
@@ -125,7 +137,7 @@ def _why(ins: Instruction, block: Block, unread: frozenset[str]) -> str:
             return "combines floats in the order in which threads come"
         if not uses_and_defs(ins)[1] <= unread:
             return "answers what was there before, which depends on who comes first"
-        return ""
+        return "orders what comes after it by who comes first" if (fences or acquires(ins)) and takes_turns(ins) else ""
     if words & STRONG and "local" not in words and effects.memory is not MemoryEffect.NONE and effects.together is Together.ALONE:
         return "accesses memory that other threads may change meanwhile: it is strong, so this is no race"
     return ""
