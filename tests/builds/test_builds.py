@@ -141,7 +141,7 @@ def test_the_page_and_the_text_say_it(compared: tuple[Path, int], capsys: pytest
 
 
 def test_codes_of_what_does_not_differ(compared: tuple[Path, int], capsys: pytest.CaptureFixture[str]) -> None:
-    """The same record is the same; without a launch, or without files, nothing differs and not all was compared."""
+    """A record beside itself has no differences; without a launch, or without files, not all was compared."""
     first = compared[0] / "kept" / "first"
     assert run(["compare-builds", str(first), str(first)]) == 0
     failed = read(first, exit_code=1)

@@ -281,7 +281,7 @@ def test_what_is_no_program_is_said() -> None:
 
 
 def test_the_schedule_of_a_counterexample_is_debugged(tmp_path: Path) -> None:
-    """Of a launch file, of a program, and of both for an editor: the block that begins first is that of the order."""
+    """The block that begins first is that of the order, for a launch file, for a program, and for both in an editor."""
     body = "mov.u32 c, %ctaid.x;\natom.global.add.u32 t, [p], c;\nst.global.u32 [p+4], t;\nret;\n}\n"
     text = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry old(.param .u64 s) {\n.reg .b64 p; .reg .b32 t, c;\n"
     (tmp_path / "k.ptx").write_text(text + "ld.param.u64 p, [s];\n" + body)

@@ -62,7 +62,7 @@ def job_of(folder: Path, target: str = "sm_90a", barrier: str = "bar.sync 0;", o
 
 
 def small(job: Job, to: Path, **more: Any) -> tuple[ReducedLaunch, str]:
-    """What `reduced` makes of a launch, and its PTX."""
+    """The smaller launch that `reduced` makes, and its PTX."""
     found = reduced(ReductionRequest(job, to / "out", chosen(""), **more))
     assert found.whole and len(list((to / "out").glob("launch.toml"))) == 1
     return found, (to / "out" / "kernel.ptx").read_text()
@@ -101,7 +101,7 @@ def test_each_failure_becomes_small_and_stays_the_same(name: str, tmp_path: Path
 
 
 def right(job: Job) -> Expectation:
-    """What the kernel stores."""
+    """The array that the kernel stores."""
     return Expectation({"C": arrays_of(fresh(job, job.ptx.read_text()))["C"]}, source="another")
 
 

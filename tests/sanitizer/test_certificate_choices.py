@@ -1,4 +1,4 @@
-"""What a schedule may choose, for a certificate: each choice beside a kernel where it is none."""
+"""Choices of a schedule, for a certificate: each beside a kernel where it is none."""
 
 import numpy as np
 import pytest
