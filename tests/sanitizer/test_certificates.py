@@ -262,6 +262,16 @@ def test_replicas_that_do_nothing_with_what_they_read_are_named() -> None:
     found = is_certified(REPLICAS.format(""), tail="")
     assert any("copies of a value" in text for text in found.rests_on)
     is_certified(REPLICAS.format("").replace("31;", "15;").replace("t, 32", "t, 16"), tail="", grid=1)
+    is_certified(REPLICAS.format("").replace("ld.global", "setp.lt.u32 early, n, 32; @early ld.global"), tail="", grid=1)
+
+
+def test_replicas_of_a_warp_may_exchange_what_they_read_if_the_whole_warp_does_nothing_with_it() -> None:
+    exchange = REPLICAS.format("shfl.sync.bfly.b32 v, v, 1, 31, -1;")
+    is_certified(exchange, tail="")
+    some = "t, 16;\n  setp.gt.u32 early, t, 47;\n  or.pred one, one, early;"  # of the second warp: they store what others read
+    refused(exchange.replace("t, 32;", some).replace("v, 1, 31, -1", "v, 16, 31, -1"), tail="")
+    refused(REPLICAS.format("shfl.sync.bfly.b32 a, v, 1, 31, -1; @!one st.shared.u32 [tile], a;"), tail="")
+    refused(REPLICAS.format("or.b32 a, v, -1; shfl.sync.bfly.b32 v, v, 1, 31, a;"), tail="")  # who takes part
 
 
 @pytest.mark.parametrize("name", USES)

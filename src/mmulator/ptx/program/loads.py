@@ -8,7 +8,7 @@ In fresh memory what they read was never written; but nothing depends on it, exc
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from mmulator.isa.effects import Algebra, Ends, Flow, MemoryEffect, Pointer, Queue, Stored, Together
+from mmulator.isa.effects import Algebra, Ends, Flow, MemoryEffect, Pointer, Queue, Step, Stored, Together
 from mmulator.isa.types import type_bits
 from mmulator.ptx.program.blocks import FunctionBlocks
 from mmulator.ptx.program.flow import spread
@@ -137,11 +137,12 @@ def consequences(function: Function, of: Instruction, guarded: Collection[Instru
     return Consequences(False, frozenset(stores))
 
 
-def own_stores(function: Function, of: Instruction) -> frozenset[Instruction] | None:
-    """The stores to global memory that the value which a thread reads by an instruction may reach, through its own registers
-    alone; None if it may reach anything else that shows: an address, a condition, another thread, other memory.
+def own_stores(function: Function, of: Instruction) -> tuple[frozenset[Instruction], bool] | None:
+    """The stores to global memory that the value which a thread reads by an instruction may reach, through registers of its warp
+    alone, and whether those of other lanes are among them; None if it may reach anything else that shows: an address, a
+    condition, another warp, other memory.
     """
-    found, stores = set(uses_and_defs(of)[1]), set[Instruction]()
+    found, stores, exchanged = set(uses_and_defs(of)[1]), set[Instruction](), False
     every = [(i, *uses_and_defs(i)) for i in function.instructions]
     spread(found, [(uses, defs) for _, uses, defs in every])
     for ins, uses, _ in every:
@@ -150,8 +151,15 @@ def own_stores(function: Function, of: Instruction) -> frozenset[Instruction] | 
             continue
         decides = {n for _, o in accesses(ins) if isinstance(o, Address) for n in registers_of(o)}
         decides |= {ins.guard[0].name} if ins.guard is not None else set()
-        plain = e.memory is MemoryEffect.WRITE and e.stored is Stored.VALUES and e.together is Together.ALONE
-        if not plain or e.queue is not Queue.NONE or e.ends is not Ends.NO or decides & found or "global" not in ins.modifiers:
+        decides |= set(registers_of(ins.operands[-1])) if e.together is Together.MEMBERS else set()
+        stays = e.queue is Queue.NONE and e.step is Step.NONE and e.ends is Ends.NO and decides.isdisjoint(found)
+        alone = e.together is Together.ALONE
+        stored = e.memory is MemoryEffect.WRITE and e.stored is Stored.VALUES and alone and "global" in ins.modifiers
+        reads = e.memory is MemoryEffect.READ and alone  # under a guard: its register keeps what it had
+        passed = e.memory is MemoryEffect.NONE and e.pure and e.together in (Together.MEMBERS, Together.WARP)
+        if not stays or not (stored or reads or passed):
             return None
-        stores.add(ins)
-    return frozenset(stores)
+        exchanged |= passed
+        if stored:
+            stores.add(ins)
+    return frozenset(stores), exchanged

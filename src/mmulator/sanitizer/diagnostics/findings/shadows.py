@@ -167,15 +167,18 @@ def _executed(made: np.ndarray, warp: int, sites: Iterable[int]) -> int:
 
 
 def are_idle(grid: Grid, replicas: np.ndarray) -> bool:
-    """Whether nothing at all comes of what replicas read, in any block: their values reach only registers of their own, and
-    stores to global memory that none of their lanes has executed. replicas: entries of Doubt.REPLICA.
+    """Whether nothing at all comes of what replicas read, in any block: their values reach only registers of their own, or of
+    their warp, and stores to global memory that none of these lanes has executed. replicas: entries of Doubt.REPLICA.
     """
     kernel, made = grid.kernel, _records(grid)
     for entry in replicas:
         load, warp, lanes = kernel.sites[int(entry["site"])], int(entry["other_site"]) - 1, int(entry["lanes"])
         function = next(f.function for f in kernel.program.functions.values() if load in f.function.instructions)
-        stores = own_stores(function, load)
-        if stores is None or _executed(made, warp, (n for n, ins in enumerate(kernel.sites) if ins in stores)) & lanes:
+        if (own := own_stores(function, load)) is None:
+            return False
+        stores, exchanged = own
+        executed = _executed(made, warp, (n for n, ins in enumerate(kernel.sites) if ins in stores))
+        if executed if exchanged else executed & lanes:
             return False
     return True
 
