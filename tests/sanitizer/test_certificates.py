@@ -294,6 +294,41 @@ def test_equal_writes_may_overwrite_what_a_copy_brought_and_others_have_read() -
     assert "race-read-write" in refused(body.format(""))
 
 
+def test_equal_writes_may_overwrite_what_a_bulk_copy_has_read() -> None:
+    body = """  mov.u32 a, tile;
+  mad.lo.u32 a, l, 4, a;
+  setp.eq.u32 one, t, 0;
+  add.u64 r, p, 4096;
+  st.shared.u32 [a], l;
+  fence.proxy.async.shared::cta;
+  bar.sync 0;
+  @one cp.async.bulk.global.shared::cta.bulk_group [r], [tile], 128;
+  @one cp.async.bulk.commit_group;
+  @one cp.async.bulk.wait_group {};
+  {}st.shared.u32 [a], 7;
+  bar.sync 0;
+  ld.shared.u32 v, [a];
+"""
+    is_certified(body.format(0, "bar.sync 0;\n  "))
+    for seed in range(4):
+        refused(body.format(0, ""), seed=seed)
+        refused(body.format(1, "bar.sync 0;\n  "), seed=seed)
+
+
+def test_equal_writes_may_overwrite_what_a_bulk_copy_has_brought() -> None:
+    body = START.format(count=1) + """  mov.u32 a, tile;
+  ld.param.u64 s, [other];
+  @one mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256;
+  @one """ + COPY + "  setp.eq.u32 early, w, 1;\n{}" + loop("again", 0) + """  mad.lo.u32 a, l, 4, a;
+  st.shared.u32 [a], 7;
+  bar.sync 0;
+  ld.shared.u32 v, [a];
+"""  # fmt: skip
+    is_certified(body.format(""))
+    for seed in range(4):
+        refused(body.format("  @early bra late;\n").replace("  mad.lo", "late:\n  mad.lo"), seed=seed)
+
+
 COPY = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [a], [s], 256, [bar];\n"
 EXPECT = """  mov.u32 a, tile;
   ld.param.u64 s, [other];

@@ -290,7 +290,7 @@ def check_met(a: ptr_to(Actor), met: ptr_to(Met)) -> None:
 def knows_record(a: ptr_to(Actor), number: u32) -> boolean:
     """Whether all accesses of a record happen before those of all lanes of the actor."""
     r = a.store.records + number
-    if number == 0 or kind_of(r.flags) >= PROXY_FROM:
+    if number == 0:
         return False
     if a.store.foreign != 0:
         if r.cluster != u32(a.cluster.number):
