@@ -37,6 +37,7 @@ SanitizedLaunch = Struct("SanitizedLaunch", [
     ("orders", ptr), ("races", ptr), ("proxies", ptr), ("values", ptr),
     ("certifies", u64),  # whether doubts are noted
     ("footprint", ptr),  # checks/footprint.py, for the order between launches
+    ("early", ptr),  # u8 by site: the class of an early question, or that and LATE of a wait that is left out by one (phases.py)
 ])  # fmt: skip
 
 # The state of a resident cluster, in Cluster.sanitizer: a pointer for each topic that needs memory.
@@ -159,6 +160,7 @@ class Doubt(IntEnum):
     OVERWRITTEN = SAME_VALUE + 15  # as SAME_VALUE, and one of the two has overwritten what may not come before the other
     REPLICA = SAME_VALUE + 17  # lanes of a warp (other_site: its number + 1) read what another thread writes, in replicated code
     UNSAID_WAIT = SAME_VALUE + 18  # a wait without a scope acquires what other blocks released
+    OTHER_PHASE = SAME_VALUE + 19  # a wait that an early answer leaves out waits for another phase than that was about
     MET = SAME_VALUE + 16  # nothing orders two accesses, which are no race since both are strong or atomic
     EARLY_INVAL = SAME_VALUE + 12  # an mbarrier is invalidated before all lanes of a warp that has used it are known to be done
 

@@ -12,6 +12,7 @@ from mmulator.isa.effects import Effects, Ends, MemoryEffect, Orders, Queue, Tog
 from mmulator.isa.types import type_bits
 from mmulator.ptx.program.blocks import Block, Program
 from mmulator.ptx.program.frames import unread_results
+from mmulator.ptx.program.tokens import early_questions
 from mmulator.ptx.program.uses import callee_of, uses_and_defs
 from mmulator.ptx.program.waiting import all_of, asks, only_awaited, regions, shows_nowhere
 from mmulator.ptx.tree import Instruction, SpecialRegister, Symbol, VectorOperand
@@ -78,9 +79,10 @@ def choices(program: Program, executed: Iterable[Block]) -> list[Choice]:
     names = {id(f): name for name, f in program.functions.items()}
     executed = [*executed]
     fences = any(fences_memory(ins) for block in executed for ins in all_of(block))
+    early = early_questions(program).questions
     for block in executed:
         for ins in all_of(block):
-            why = _why(ins, block, unread[names[id(block.function)]], fences)
+            why = _why(ins, block, unread[names[id(block.function)]], fences) if ins not in early else ""
             if why:
                 found.append(Choice(ins, why, _spaces(_space(ins)) if _meets(ins) else None, takes_turns(ins)))
             elif "op" in (form := dict(ins.form.modifiers)) and ins.effects.memory in (MemoryEffect.ATOMIC, MemoryEffect.REDUCE):

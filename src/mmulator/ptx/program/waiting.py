@@ -16,6 +16,7 @@ from mmulator.ptx.program.frames import liveness
 from mmulator.ptx.program.uses import accesses, registers_of, uses_and_defs
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, SpecialRegister, Symbol
 
+SMALL = 1 << 7  # values below mean the same in all types
 NEXT, STATES = 8, 512  # blocks behind an answer that are tried as the end of a region; states of a thread in it, at most
 Known = dict[str, int]
 
@@ -23,6 +24,11 @@ Known = dict[str, int]
 def asks(ins: Instruction | None) -> bool:
     """Whether an instruction asks an mbarrier whether a phase is over."""
     return ins is not None and ins.effects.ends is Ends.WAIT and ins.effects.memory is MemoryEffect.READ
+
+
+def question(ins: Instruction) -> tuple[frozenset[str], list[object], object]:
+    """The question of an instruction: its order of memory, the phase, its guard. The same of two whose answers mean the same."""
+    return frozenset(ins.modifiers) - {"test_wait", "try_wait"}, [_named(o) for o in ins.operands[1:3]], ins.guard
 
 
 def is_idle(ins: Instruction) -> bool:
@@ -48,12 +54,8 @@ class _Region:
     def __init__(self, block: Block) -> None:
         assert block.last is not None
         self.start, self.function, self.wait = block, block.function, block.last
-        self.asked = self._question(self.wait)
+        self.asked = question(self.wait)
         self.before = self._before()
-
-    def _question(self, ins: Instruction) -> object:
-        """The question of an instruction, with its order of memory: the same of two whose answers mean the same."""
-        return frozenset(ins.modifiers) - {"test_wait", "try_wait"}, [_named(o) for o in ins.operands[1:3]], ins.guard
 
     def _into(self, block: Block) -> list[Block]:
         if "into" not in self.function.known:
@@ -114,7 +116,7 @@ class _Region:
                 return None
             last = here.last
             if last is not None and here.ending is Ends.WAIT:
-                if over or not asks(last) or self._question(last) != self.asked or end == start.index:
+                if over or not asks(last) or question(last) != self.asked or end == start.index:
                     return None
                 todo += [(here.targets[0], self._answered(last, known, answer), bool(answer)) for answer in (0, 1)]
                 continue
@@ -149,7 +151,7 @@ class _Region:
             return True
         if not ins.effects.still or ins.effects.ends is not Ends.NO or ins.effects.carry:
             return False
-        result = _result(ins, known) if guard is None or guard[0].name in known else None
+        result = known_result(ins, known) if guard is None or guard[0].name in known else None
         defs = uses_and_defs(ins)[1]
         for name in defs:
             known.pop(name, None)
@@ -266,13 +268,13 @@ def only_awaited(ins: Instruction, function: FunctionBlocks) -> bool:
     return True
 
 
-def _result(ins: Instruction, known: Known) -> int | None:
+def known_result(ins: Instruction, known: Known) -> int | None:
     """The result of what is done with an answer: moves, selections, comparisons."""
 
     def value(operand: Operand) -> int | None:
         if isinstance(operand, Immediate):
             return operand.value
-        return known.get(operand.name) if isinstance(operand, Reg) else None
+        return known.get(operand.name) if isinstance(operand, Reg) and not operand.negated else None
 
     values = [value(o) for o in ins.operands[1:]]
     match ins.effects.algebra:
@@ -286,6 +288,7 @@ def _result(ins: Instruction, known: Known) -> int | None:
             return 1
         case Algebra.SELECTION if values[-1] is not None:
             return values[0] if values[-1] else values[1]
-        case Algebra.COMPARISON if len(values) == 2 and None not in values and ins.modifiers[0] in ("eq", "ne"):
-            return int((values[0] == values[1]) == (ins.modifiers[0] == "eq"))
+        case Algebra.COMPARISON if len(values) == 2 and ins.modifiers[0] in ("eq", "ne"):
+            if all(v is not None and 0 <= v < SMALL for v in values):  # else two ways to write one value may look unlike
+                return int((values[0] == values[1]) == (ins.modifiers[0] == "eq"))
     return None

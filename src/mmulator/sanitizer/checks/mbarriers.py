@@ -13,6 +13,7 @@ from mmulator.base.codegen.types import Struct, boolean, ptr, ptr_to, u32, u64
 from mmulator.base.rules import mbarriers as rules
 from mmulator.matrix.twin.shared import UNIT
 from mmulator.ptx.program.addresses import RANK_SHIFT, SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
+from mmulator.ptx.program.tokens import CLASSES
 from mmulator.runtime.native.asynchrony.accounts import account_of, entry_of, warp_number
 from mmulator.runtime.native.asynchrony.mbarrier import over
 from mmulator.runtime.native.hooks import events
@@ -55,10 +56,10 @@ Use = Struct("Use", [
 Refusal = Struct("Refusal", [("lanes", u32), ("warp", u32), ("clock", u32), ("site", u32)])
 REFUSALS = 64
 # The mbarriers of a cluster. low, high: range of live ones, as addresses without slot and rank. bits: a bit for each granule,
-# `words` words for each CTA.
+# `words` words for each CTA. asked: of each class of early questions and each lane, the mbarrier and phase of the last (phases.py).
 Mbarriers = Struct("Mbarriers", [
     ("low", u64), ("high", u64), ("live", u32), ("words", u32),
-    ("keepers", ptr_to(Keeper)), ("uses", ptr_to(Use)), ("bits", ptr_to(u32)),
+    ("keepers", ptr_to(Keeper)), ("uses", ptr_to(Use)), ("bits", ptr_to(u32)), ("asked", ptr_to(u64)),
     ("refusals", Refusal, REFUSALS),
 ])  # fmt: skip
 
@@ -446,6 +447,7 @@ def mbarriers_forgotten(cluster: ptr_to(Cluster)) -> None:
         if s.high != 0:
             fill_bytes(s.bits, 0, u64(s.words * cluster.cta_count) * 4)
             fill_bytes(s.refusals, 0, REFUSALS * Refusal.size)
+            fill_bytes(s.asked, 0, u64(cluster.warp_count) * (CLASSES * 32 * 8))
         s.low = WITHIN
         s.high = 0
         s.live = 0

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 from mmulator.base.codegen.lang import Native, native, unrolled
 from mmulator.base.codegen.ops import bits_of, cast_ptr, maximum, trailing_zeros
-from mmulator.base.codegen.types import ptr, ptr_to, u32, u64
+from mmulator.base.codegen.types import ptr, ptr_to, u8, u32, u64
 from mmulator.runtime.native.asynchrony.accounts import account_of, warp_number
-from mmulator.runtime.native.asynchrony.mbarrier import lanes_at
+from mmulator.runtime.native.asynchrony.mbarrier import lanes_at, over
 from mmulator.runtime.native.memory.windows import shared_of
 from mmulator.runtime.native.state import Cluster, Completes, Transfer, Warp
 from mmulator.sanitizer.checks.mbarriers import GRANULE, Use, mbarriers_of, number_of
@@ -35,6 +35,60 @@ from mmulator.sanitizer.order.views import (
 from mmulator.sanitizer.state import Doubt, doubt, generic_of, of_launch
 
 
+# questions ------------------------------------------------------------------------------------------------------------
+LATE = 1 << 7  # of a wait that early answers leave out, besides their class
+
+
+@native
+def asked_of(cluster: ptr_to(Cluster), w: ptr_to(Warp), number: u32) -> ptr_to(u64):
+    """Of each lane of a warp, what the last early question of a class was about. number: of the class, from 1."""
+    return mbarriers_of(cluster).asked + ((number - 1) * cluster.warp_count + warp_number(w)) * 32
+
+
+@native
+def question_comes(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, out: ptr_to(u32), site: u32) -> None:
+    """Answer no to early questions (ptx/program/tokens.py), and note what they are about: the phase before that must be over."""
+    cluster = w.cta.cluster
+    launch = of_launch(cluster)
+    if launch.certifies == 0 or u64(launch.early) == 0 or u64(mbarriers_of(cluster)) == 0:
+        return
+    number = u32(cast_ptr(u8, launch.early)[site])
+    if number == 0 or number >= LATE:
+        return
+    out[0] = 1
+    asked = asked_of(cluster, w, number)
+    for lane in bits_of(mask):
+        barrier = u64(host[lane])
+        account = account_of(cluster, barrier)
+        entry = phaser_of(cluster, barrier)
+        asked[lane] = 0
+        if u64(account) != 0 and u64(entry) != 0:
+            behind = u32(over(cast_ptr(u64, host[lane]), (parities >> lane) & 1))
+            if entry.phase >= 1 + behind and knows(w, lane, entry.agent, entry.clock - behind - 1) == 0:
+                doubt(w, Doubt.EARLY_WAIT, site, 1 << lane, generic_of(cluster, barrier), GRANULE, 0, 0, 0, 0)
+            asked[lane] = (number_of(cluster, account) << 32) | u64(entry.clock - behind)
+
+
+@native
+def answer_comes(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), site: u32) -> None:
+    """Check lanes whose wait is over that might have been left out: their last question was about the same phase."""
+    cluster = w.cta.cluster
+    launch = of_launch(cluster)
+    if u64(launch.early) == 0 or u64(mbarriers_of(cluster)) == 0:
+        return
+    number = u32(cast_ptr(u8, launch.early)[site])
+    if number <= LATE:
+        return
+    asked = asked_of(cluster, w, number - LATE)
+    for lane in bits_of(mask):
+        barrier = u64(host[lane])
+        account = account_of(cluster, barrier)
+        entry = phaser_of(cluster, barrier)
+        if u64(account) != 0 and u64(entry) != 0:
+            if asked[lane] != ((number_of(cluster, account) << 32) | u64(entry.clock - 1)):
+                doubt(w, Doubt.OTHER_PHASE, site, 1 << lane, generic_of(cluster, barrier), GRANULE, 0, 0, 0, 0)
+
+
 # waits ----------------------------------------------------------------------------------------------------------------
 @native
 def wait_comes(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, site: u32) -> None:
@@ -43,6 +97,7 @@ def wait_comes(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, sit
     cluster = w.cta.cluster
     if of_launch(cluster).certifies == 0:
         return
+    answer_comes(w, mask, host, site)
     for lane in bits_of(mask):
         barrier = u64(host[lane])
         entry = phaser_of(cluster, barrier)
@@ -264,7 +319,7 @@ def transfer_comes(t: ptr_to(Transfer)) -> None:
                     pass_phases_on(w, t.lane, phaser)
 
 
-EARLY_HOOKS: Mapping[str, Native] = {"mbarrier_waited": wait_comes, "mbarrier_arrived": arrival_comes}
+EARLY_HOOKS: Mapping[str, Native] = {"mbarrier_asked": question_comes, "mbarrier_waited": wait_comes, "mbarrier_arrived": arrival_comes}
 HOOKS: Mapping[str, Native] = {
     "mbarrier_waited": wait_ends, "mbarrier_over": phase_ends, "copy_signals": copies_signal, "transfer_issued": transfer_comes,
     "members_given": members_come, "wgmma_fenced": group_fences, "wgmma_issued": group_issues, "wgmma_waited": group_waits,

@@ -6,13 +6,20 @@ matrix/numerics/mbarrier.py describes the bits. Counts of arrivals are stored as
 from enum import IntFlag
 
 from mmulator.base.codegen.lang import native
-from mmulator.base.codegen.ops import bits_of, cast_ptr, leading_zeros, popcount, store, trailing_zeros
+from mmulator.base.codegen.ops import bits_of, cast_ptr, leading_zeros, popcount, stack, store, trailing_zeros
 from mmulator.base.codegen.types import boolean, i32, ptr, ptr_to, u32, u64
 from mmulator.matrix.numerics.mbarrier import BYTES, COUNT, EXPECTED, LAYOUT, MOST, MOST_V1, PENDING, PENDING_BYTES, PHASE
 from mmulator.runtime.native.asynchrony.accounts import book, close_account, is_gone, is_mbarrier, is_written_over, open_account
 from mmulator.runtime.native.asynchrony.waiting import set_pcs, sleep_at, wake_at
 from mmulator.runtime.native.hooks.blocks import block_again, mbarrier_slept
-from mmulator.runtime.native.hooks.events import mbarrier_arrived, mbarrier_gone, mbarrier_made, mbarrier_over, mbarrier_waited
+from mmulator.runtime.native.hooks.events import (
+    mbarrier_arrived,
+    mbarrier_asked,
+    mbarrier_gone,
+    mbarrier_made,
+    mbarrier_over,
+    mbarrier_waited,
+)
 from mmulator.runtime.native.hooks.faults import fault
 from mmulator.runtime.native.state import RESCHEDULE, Cluster, FaultKind, Warp
 from mmulator.runtime.native.threads.chance import hash_choice
@@ -362,6 +369,12 @@ def wait_at(
             return RESCHEDULE
         if (suspends and ((w.granted >> lane) & 1) != 0) or over(cast_ptr(u64, host[lane]), (parities >> lane) & 1):
             found = found | (1 << lane)
+    refused = stack(u32, 1)
+    refused[0] = 0
+    mbarrier_asked(w, mask, host, parities, refused, site)
+    if refused[0] != 0:
+        done[0] = 0
+        return next
     done[0] = found
     if found != 0:
         mbarrier_waited(w, found, host, parities, site)

@@ -33,6 +33,7 @@ DOUBTS: Mapping[Doubt, str] = {
     Doubt.EARLY_ARRIVAL: "{this} may come in the phase before: nothing says that this thread knows that it is over",
     Doubt.EARLY_WAIT: "{this} may be let through by the phase before the one it waits for: nothing says that this one is over",
     Doubt.LAPPED: "{this} may be lapped: the next phase can be over before this thread has seen the end of this one",
+    Doubt.OTHER_PHASE: "{this} is left out by an early answer, which may be about another phase",
     Doubt.LATE_EXPECT: "{this} may come too late: the arrivals of its phase do not wait for it, so the phase may end before",
     Doubt.OVERWRITTEN: "{this} and {other} write one value, and nothing orders them; what {other} has overwritten may come "
                        "after {this}",

@@ -7,12 +7,14 @@ import numpy as np
 from mmulator.base.rules import Rule
 from mmulator.base.rules import mbarriers as rules
 from mmulator.isa.effects import Queue
+from mmulator.ptx.program.tokens import CLASSES, early_questions
 from mmulator.runtime.launch.arena import pointer
 from mmulator.runtime.launch.grid import Grid
 from mmulator.runtime.launch.resident import Resident, ResidentCta
-from mmulator.runtime.native.state import ACCOUNTS, FaultKind
+from mmulator.runtime.native.state import ACCOUNTS, LANES, FaultKind
 from mmulator.sanitizer.checks.ends import Clusters, Reach
 from mmulator.sanitizer.checks.mbarriers import BITS, GRANULE, Keeper, Mbarriers, Use
+from mmulator.sanitizer.checks.phases import LATE
 from mmulator.sanitizer.diagnostics.mbarriers import ends, known, makers, on_host, operates
 
 
@@ -43,8 +45,21 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray] | None:
     words = resident.grid.shared // (GRANULE * BITS) + 1
     head, keepers, uses = (np.zeros(n, s.numpy_dtype()) for n, s in ((1, Mbarriers), (ACCOUNTS, Keeper), (ACCOUNTS * warps, Use)))
     bits = np.zeros(ctas * words, np.uint32)
-    head["words"], head["keepers"], head["uses"], head["bits"] = words, pointer(keepers), pointer(uses), pointer(bits)
-    return head, keepers, uses, bits
+    asked = np.zeros(CLASSES * warps * LANES, np.uint64)
+    head["words"], head["asked"] = words, pointer(asked)
+    head["keepers"], head["uses"], head["bits"] = pointer(keepers), pointer(uses), pointer(bits)
+    return head, keepers, uses, bits, asked
+
+
+def of_launch(grid: Grid) -> np.ndarray | None:
+    """For each site the class of an early question, and LATE more for the waits that are left out by one (checks/phases.py)."""
+    kernel = grid.kernel
+    if of_launch not in kernel.answers:
+        found = early_questions(kernel.program)
+        rows = [found.questions.get(i) or (LATE + found.waits[i] if i in found.waits else 0) for i in kernel.executed]
+        kernel.answers[of_launch] = np.array([*rows, 0], np.uint8) if found.questions else None
+    table: np.ndarray | None = kernel.answers[of_launch]
+    return table
 
 
 def of_blocks(resident: Resident) -> Sequence[np.ndarray] | None:

@@ -43,6 +43,7 @@ from mmulator.sanitizer.diagnostics.mbarriers import known, on_host
 Memory = np.ndarray | Sequence[np.ndarray] | None
 OF_LAUNCH: Mapping[str, Callable[[Grid], Memory]] = {
     "orders": orders.of_launch, "races": shadows.of_launch, "proxies": proxies.of_launch, "values": values.of_launch,
+    "early": mbarriers.of_launch,
 }  # fmt: skip
 OF_CLUSTER: Mapping[str, Callable[[Resident], Memory]] = {
     "orders": orders.of_cluster, "races": shadows.of_cluster, "accumulators": accumulators.memory,
