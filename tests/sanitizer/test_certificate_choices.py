@@ -125,10 +125,11 @@ def test_an_answer_is_a_choice_where_more_than_a_loop_hangs_on_it() -> None:
     is_certified(start + kept.format("", "", ""))
     is_certified(start + kept.format("selp.b32 n, 1, 0, early;\n  setp.ne.u32 early, n, 0;\n  ", "", ""))
     store = "st.shared.u32 [tile], 1;\n  "
-    for broken in (("", store, ""), ("", "", "mov.u32 v, 2;\n"), (store, "", "")):
+    is_certified(start + kept.format(store, "", ""))
+    for broken in (("", store, ""), ("", "", "mov.u32 v, 2;\n")):
         assert "more than a loop" in refused(start + kept.format(*broken))
     for other in ("bar], 1", "ready], 0"):
-        assert "more than a loop" in refused(start + kept.format("", "", "").replace("bar], 0", other, 1))
+        assert "may be about another phase" in refused(start + kept.format("", "", "").replace("bar], 0", other, 1))
     relaxed = kept.format("", "", "").replace("parity.", "parity.relaxed.cta.", 1)
     assert "more than a loop" in refused(start + relaxed)
     is_certified(start + loop("again", 0) + "  bra END;\n  activemask.b32 n;\nEND:\n")

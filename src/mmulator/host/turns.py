@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmulator.base.errors import ExecutionFault
 from mmulator.isa.effects import Ends, MemoryEffect, Orders, Together
 from mmulator.isa.types import type_bits
 from mmulator.ptx.program.addresses import SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
@@ -26,7 +25,7 @@ from mmulator.ptx.program.uses import uses_and_defs
 from mmulator.ptx.program.waiting import is_idle
 from mmulator.ptx.tree import VectorOperand
 from mmulator.runtime.launch.arena import pointer, read
-from mmulator.runtime.launch.observers import Observer
+from mmulator.runtime.launch.observers import CallingObserver, Observer
 from mmulator.runtime.native.hooks.events import LOADS, SCOPE_MASK, SCOPE_SHIFT, STORES, Order
 from mmulator.runtime.native.state import LANES, Stop, Warp
 from mmulator.runtime.native.threads.turns import TURNS
@@ -131,7 +130,7 @@ class Waiting:
     state: Any = None
 
 
-class Turns(Observer):
+class Turns(CallingObserver):
     """The observer that gives turns.
 
     choose: is called with the threads that can go on, by number, and returns one; what it raises ends the launch.
@@ -139,7 +138,7 @@ class Turns(Observer):
         (`spins`): who would read such a value waits for another. The launch adds to it.
     """
 
-    calls = ordered = turns = True
+    ordered = turns = True
 
     def __init__(
         self, choose: Callable[[dict[int, Waiting]], int], known: dict[Any, tuple[Any, set[bytes]]] | None = None
@@ -147,13 +146,12 @@ class Turns(Observer):
         self.choose, self.known = choose, {} if known is None else known
         self.steps: list[Step] = []
         self.fenced: set[int] = set()  # threads that have executed a fence
-        self.error: BaseException | None = None
         self.learned = 0  # the number of turns until a thread first came back without having done anything; 0 if none did
         self.stuck: list[Waiting] = []  # who waits for a value that nobody stores
         self.accesses: list[StrongAccess] = []  # of steps, one for each turn
         self.calls_of = (
-            _ASKED(self._guarded(self._asked)), _ACCESSED(self._guarded(self._accessed)), _FENCED(self._guarded(self._fenced)),
-            _MET(self._guarded(self._met)),
+            _ASKED(self.guarded(self._asked)), _ACCESSED(self.guarded(self._accessed)), _FENCED(self.guarded(self._fenced)),
+            _MET(self.guarded(self._met)),
         )  # fmt: skip
 
     @property
@@ -181,25 +179,6 @@ class Turns(Observer):
 
     def take(self, resident: Resident, worker: int) -> None:
         self.residents[resident.address] = resident
-
-    def _guarded(self, function: Callable[..., None]) -> Callable[..., None]:
-        def call(*args: Any) -> None:
-            if self.error is None:
-                try:
-                    function(*args)
-                except BaseException as error:
-                    self.error = error
-                    self.grid.stop[0] = 1
-
-        return call
-
-    def settle(self, cluster: int) -> None:
-        if self.error is not None:
-            raise self.error
-
-    def failed(self, fault: ExecutionFault) -> None:
-        if self.error is not None:
-            raise self.error
 
     # who waits ------------------------------------------------------------------------------------------------------------
     def _asked(self, cluster: int, out: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from mmulator.base.demangle import demangle
@@ -13,7 +14,7 @@ from mmulator.host.campaign import Snapshot
 from mmulator.host.certificate import CERTIFIED, NOT_TRIED, VERDICTS, Certificate, Schedule
 from mmulator.host.driver.functions import Function
 from mmulator.host.driver.inquiries import Arrays
-from mmulator.host.driver.progress import Launching, sink
+from mmulator.host.driver.progress import Launching
 from mmulator.host.driver.seeds import memory_of
 from mmulator.host.report import Report
 from mmulator.host.schedules import NeedQuestion, certified
@@ -50,22 +51,17 @@ def certify(
     def in_turns(observer: Observer) -> Report:
         return run(settings.seed, replace(plain, threads=1, order=None, certify=True), arrays, observer)
 
-    def progress(done: int, total: int) -> None:
-        if settings.progress != "never" and sink[-1].room():
-            sink[-1].draw(f"{shorter(demangle(function.name), 40)}: {done}/{total} lines left out")
-
     first, key = Schedule(settings.seed, settings.order), (function.kernel.module.source.text, function.name)
     asks = settings.certify == "needed" and not {STOPPED, key} & _asked
-    asked = NeedQuestion(function.kernel, look, progress) if asks else None
     launching = Launching(function.name, settings.progress)
+    left_out = partial(launching.explored, what="lines left out")
+    asked = NeedQuestion(function.kernel, look, left_out) if asks else None
     try:
         report = certified(
             lambda: run(settings.seed, settings, arrays, more), again, memory, first, in_turns, launching.explored, asked
         )
     finally:
         launching.close()
-    if asks and sink[-1].room():
-        sink[-1].clear()
     found = report.certificate
     if found and found.needed is not None:
         _asked.add(STOPPED if any(row.reason == NOT_TRIED for row in found.needed) else key)

@@ -76,10 +76,10 @@ class Launching:
         self.what, self.done, self.total = "instructions compiled", done, total
         self.look(lambda: f"{done} of {total} instructions are compiled")
 
-    def explored(self, done: int, total: int) -> None:
-        """So many interleavings of about so many have been run, for a certificate."""
-        self.what, self.done, self.total = "interleavings", done, total
-        self.look(lambda: f"{done} of about {total} interleavings have been run")
+    def explored(self, done: int, total: int, what: str = "interleavings") -> None:
+        """So many interleavings of about so many have been run, for a certificate, or lines left out."""
+        self.what, self.done, self.total = what, done, total
+        self.look(lambda: f"{done} of about {total} {what}")
 
     def counted(self, done: int, total: int) -> None:
         """So many blocks are done; called by any thread, first when the kernel is compiled and its blocks begin."""

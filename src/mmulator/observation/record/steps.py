@@ -14,13 +14,12 @@ import numpy as np
 
 from mmulator.ptx.program.addresses import SHARED_BASE, SLOT_SHARED, SLOT_SHIFT
 from mmulator.runtime.launch.arena import pointer
-from mmulator.runtime.launch.observers import Observer
+from mmulator.runtime.launch.observers import CallingObserver
 from mmulator.runtime.native.state import Cta, Transfer, Warp
 from mmulator.runtime.native.state import Steps as Struct
 
 if TYPE_CHECKING:
     from mmulator.base.codegen.lang import Instrument
-    from mmulator.base.errors import ExecutionFault
     from mmulator.runtime.launch.grid import Grid
     from mmulator.runtime.launch.resident import Resident
 
@@ -67,7 +66,7 @@ class WarpPlace:
         return self._frame.value
 
 
-class Steps(Observer):
+class Steps(CallingObserver):
     """The observer that calls Python between instructions.
 
     stepped: is called with (place, lanes, site) before lanes (a mask of 32 bits) of a warp execute the instruction of a site.
@@ -80,7 +79,7 @@ class Steps(Observer):
     What one of the two raises ends the launch, and is raised by it.
     """
 
-    calls = alone = True
+    alone = True
 
     def __init__(
         self, stepped: Callable[[WarpPlace, int, int], None], reads: Callable[[WarpPlace, int, int], None] | None = None,
@@ -88,11 +87,11 @@ class Steps(Observer):
         carried: Callable[[WarpPlace, list[np.void]], None] | None = None,
     ) -> None:  # fmt: skip
         self.stepped, self.reads, self.carried, self.first, self.stops = stepped, reads, carried, next, stops
-        self.error: BaseException | None = None
         self.memory = np.zeros(1, Struct.numpy_dtype())
         self._count = ctypes.c_uint64.from_address(pointer(self.memory) + Struct.offset["count"])
         self._places: dict[int, WarpPlace] = {}
-        self._stepped, self._reads, self._carried = STEPPED(self._on_step), READS(self._on_read), CARRIED(self._on_work)
+        self._stepped, self._reads = STEPPED(self.guarded(self._on_step)), READS(self.guarded(self._on_read))
+        self._carried = CARRIED(self.guarded(self._on_work))
 
     @property
     def instrument(self) -> Instrument:
@@ -130,37 +129,14 @@ class Steps(Observer):
         return self._places[warp]
 
     def _on_step(self, w: int, mask: int, site: int) -> None:
-        if self.error is None:
-            try:
-                self.stepped(self._places[w], mask, site)
-            except BaseException as error:
-                self._end(error)
+        self.stepped(self._places[w], mask, site)
 
     def _on_read(self, first: int, number: int, site: int) -> None:
-        if self.error is None and self.reads is not None:
-            try:
-                self.reads(self._places[first], number, site)
-            except BaseException as error:
-                self._end(error)
+        if self.reads is not None:
+            self.reads(self._places[first], number, site)
 
     def _on_work(self, w: int, work: int, count: int) -> None:
-        if self.error is None and self.carried is not None:
-            try:
-                at = (ctypes.c_uint64 * count).from_address(work)
-                read = [np.frombuffer(ctypes.string_at(one, TRANSFER.itemsize), TRANSFER)[0] for one in at]
-                self.carried(self._places[w], read)
-            except BaseException as error:
-                self._end(error)
-
-    def _end(self, error: BaseException) -> None:
-        """Ctypes has no way for exceptions: the launch is interrupted, and `settle` raises."""
-        self.error = error
-        self.grid.stop[0] = 1
-
-    def settle(self, cluster: int) -> None:
-        if self.error is not None:
-            raise self.error
-
-    def failed(self, fault: ExecutionFault) -> None:
-        if self.error is not None:
-            raise self.error
+        if self.carried is not None:
+            at = (ctypes.c_uint64 * count).from_address(work)
+            read = [np.frombuffer(ctypes.string_at(one, TRANSFER.itemsize), TRANSFER)[0] for one in at]
+            self.carried(self._places[w], read)

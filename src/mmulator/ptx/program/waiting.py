@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from mmulator.isa.effects import Algebra, Ends, MemoryEffect, Orders, Step, Together
 from mmulator.ptx.program.blocks import Block, FunctionBlocks, instructions
-from mmulator.ptx.program.flow import spread
+from mmulator.ptx.program.flow import forward, spread
 from mmulator.ptx.program.frames import liveness
 from mmulator.ptx.program.uses import accesses, registers_of, uses_and_defs
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, SpecialRegister, Symbol
@@ -160,11 +160,20 @@ class _Region:
         return True
 
     def _closed(self, found: set[int]) -> bool:
-        """Whether a thread comes to the region by its first question alone."""
-        blocks, head = self.function.blocks, (self.before or [self.start])[-1].index
+        """Whether a thread that comes to the region goes straight to its first question."""
+        blocks, entry = self.function.blocks, self.function.entry
         inside = found | {b.index for b in self.before}
-        entry, rest = self.function.entry, inside - {head}
-        return entry not in rest and all(b.index in inside for at in rest for b in self._into(blocks[at - entry]))
+        into = ((blocks[at - entry], self._into(blocks[at - entry])) for at in inside)
+        return all(self._asks_next(b) for b, ways in into if b.index == entry or any(w.index not in inside for w in ways))
+
+    def _asks_next(self, block: Block) -> bool:
+        for _ in range(NEXT):
+            if block is self.start:
+                return True
+            if block.ending is not Ends.NO:
+                return False
+            block = self.function.blocks[block.targets[0] - self.function.entry]
+        return False
 
     def _ends_each_turn(self, leads: dict[int, set[int]]) -> bool:
         """Whether each way around has a question in it, so that no thread turns for ever by the clock alone."""
@@ -244,28 +253,49 @@ def shows_nowhere(ins: Instruction, function: FunctionBlocks) -> bool:
 
 def only_awaited(ins: Instruction, function: FunctionBlocks) -> bool:
     """Whether the state of an mbarrier that an arrival gives is used by waits alone, perhaps by way of local memory."""
-    every = [(i, read) for _, i, read in _every(function) if i is not ins]
-    found, local, before = set(uses_and_defs(ins)[1]), False, -1
-    while before != len(found) + local:
-        before = len(found) + local
-        for other, of in every:
-            e = other.effects
-            in_local = "local" in other.modifiers and e.memory in (MemoryEffect.READ, MemoryEffect.WRITE)
-            if of.isdisjoint(found) and not (local and in_local and e.memory is MemoryEffect.READ):
-                continue
-            decides = {n for o in other.operands if isinstance(o, Address) for n in registers_of(o)}
-            decides |= {other.guard[0].name} if other.guard is not None else set()
-            if asks(other):
-                decides |= {n for o in other.operands[3:] for n in registers_of(o)}
-            elif e.algebra is Algebra.SELECTION:
-                decides |= {*registers_of(other.operands[-1])}
-            elif not in_local and e.algebra is not Algebra.COPY:
+    nothing = frozenset[str]()
+
+    def step(found: frozenset[str], other: Instruction) -> frozenset[str]:
+        """Where the state may be after an instruction; LOCAL: in local memory."""
+        defs = uses_and_defs(other)[1]
+        left = found - defs if other.guard is None else found
+        if other is ins:
+            return left | defs
+        if not _takes(other, found) or asks(other):
+            return left
+        return left | defs | ({LOCAL} if other.effects.memory is MemoryEffect.WRITE else nothing)
+
+    for index, found in forward(function, nothing, step, frozenset.union).items():
+        block = function.blocks[index - function.entry]
+        for other in instructions(block):
+            if _takes(other, found) and not _passes_on(other, found):
                 return False
-            if decides & found:
-                return False
-            local = local or (in_local and e.memory is MemoryEffect.WRITE)
-            found |= uses_and_defs(other)[1] if not asks(other) else set()
+            found = step(found, other)
+        if block.ending is Ends.BRANCH and block.last is not None and _takes(block.last, found):
+            return False
     return True
+
+
+LOCAL = "local"  # the register that stands for local memory
+
+
+def _takes(ins: Instruction, found: frozenset[str]) -> bool:
+    """Whether an instruction reads one of some registers."""
+    loads = "local" in ins.modifiers and ins.effects.memory is MemoryEffect.READ
+    return not reads(ins).isdisjoint(found) or (loads and LOCAL in found)
+
+
+def _passes_on(ins: Instruction, found: frozenset[str]) -> bool:
+    """Whether an instruction that reads some registers waits for them, or copies them, and nothing else hangs on them."""
+    decides = {n for o in ins.operands if isinstance(o, Address) for n in registers_of(o)}
+    decides |= {ins.guard[0].name} if ins.guard is not None else set()
+    if asks(ins):
+        decides |= {n for o in ins.operands[3:] for n in registers_of(o)}
+    elif ins.effects.algebra is Algebra.SELECTION:
+        decides |= {*registers_of(ins.operands[-1])}
+    elif ins.effects.algebra is not Algebra.COPY:
+        return "local" in ins.modifiers and ins.effects.memory in (MemoryEffect.READ, MemoryEffect.WRITE) and not decides & found
+    return not decides & found
 
 
 def known_result(ins: Instruction, known: Known) -> int | None:

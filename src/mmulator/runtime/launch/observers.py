@@ -3,7 +3,7 @@ other, since each has fields of its own in the structs of native code (docs/deve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,36 @@ class Observer:
 
     def tell(self, ran: Any, grid: Any) -> None:
         """The run is over: write what was seen into the answer."""
+
+
+class CallingObserver(Observer):
+    """An observer whose functions native code calls. ctypes has no way for exceptions: what one of them raises interrupts the
+    launch, which raises it; after that none is called any more.
+    """
+
+    calls = True
+    error: BaseException | None = None
+    grid: Any
+
+    def guarded(self, function: Callable[..., None]) -> Callable[..., None]:
+        """A function for ctypes that calls another one."""
+
+        def call(*args: Any) -> None:
+            if self.error is None:
+                try:
+                    function(*args)
+                except BaseException as error:
+                    self.error = error
+                    self.grid.stop[0] = 1
+
+        return call
+
+    def settle(self, cluster: int) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def failed(self, fault: ExecutionFault) -> None:
+        self.settle(0)
 
 
 @lru_cache(maxsize=64)
