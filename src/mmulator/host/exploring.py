@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,20 +22,24 @@ from mmulator.host.certificate import (
 )
 from mmulator.host.exploration import Redundant, Tree, estimate
 from mmulator.host.report import Report
-from mmulator.host.turns import OutOfReach, StrongAccess, Turns
+from mmulator.host.taking import Takeovers, asks_for_work, number_of_ways, ways
+from mmulator.host.turns import NotedOrder, OutOfReach, StrongAccess, Turns
 from mmulator.host.weakness import Weakness
+from mmulator.runtime.launch.launch import How
+from mmulator.runtime.launch.observers import Observer
 
 MOST, FEW = 1000, 30  # interleavings that are run; where there are about FAR or more
 FAR = 100 * MOST
 TURNS, WORK = 20_000, 20_000_000  # turns, and instructions of warps, of all runs
 RUNS = 3 * MOST  # runs for them: some are given up, since they would be the same as others
 THIN_AIR = "no value comes out of thin air: what a thread stores does not depend on a value that it causes itself to read"
+IN_ORDER = "blocks that have not begun are begun, and taken over, in the order of their numbers"
 VECTORS = "a strong access to an aligned vector of at most 16 bytes is one access"
 
 
 def explored(
-    found: Certificate, in_turns: Callable[[Turns], Report], memory: Snapshot, first: Schedule,
-    progress: Callable[[int, int], object] | None = None,
+    found: Certificate, in_turns: Callable[[Any], Report], memory: Snapshot, first: Schedule,
+    progress: Callable[[int, int], object] | None = None, takeovers: bool = False,
 ) -> Certificate:  # fmt: skip
     """The certificate of a launch whose only open points are the orders of strong accesses.
 
@@ -44,8 +48,9 @@ def explored(
     memory: what the launch may write; it holds what the first schedule left.
     first: the first schedule.
     progress: is called with interleavings that have been run, and about how many there are.
+    takeovers: the open point is which cluster takes over whose work.
     """
-    run = _Exploration(found, in_turns, memory, first, progress)
+    run = (_Partition if takeovers else _Exploration)(found, in_turns, memory, first, progress)
     try:
         return run.verdict()
     except OutOfReach as why:
@@ -58,7 +63,7 @@ class _Exploration:
     """The runs of an exploration. count: interleavings that were run to their end. about: how many there are, about."""
 
     def __init__(
-        self, found: Certificate, in_turns: Callable[[Turns], Report], memory: Snapshot, first: Schedule,
+        self, found: Certificate, in_turns: Callable[[Any], Report], memory: Snapshot, first: Schedule,
         progress: Callable[[int, int], object] | None,
     ) -> None:  # fmt: skip
         self.found, self.in_turns, self.memory, self.first, self.progress = found, in_turns, memory, first, progress
@@ -105,9 +110,14 @@ class _Exploration:
             return None
         if report is not None:
             self.count += 1
-            broken = self._ended(report.evidence, turns)
+            broken = self._compared(report.evidence)
             if broken is not None:
                 return broken
+            if any(turns.text.vectors[a.site] for a in turns.accesses):
+                self.rests_on[VECTORS] = None
+            self.weak.look(turns.steps, self.tree.known)
+            self.about = self.about or min(estimate(turns.accesses), VERY_MANY)
+            self._tell()
         self.tree.derive()
         self.tree.next()
         return None
@@ -119,7 +129,11 @@ class _Exploration:
     def _broken(self, one: Certificate, why: tuple[Any, ...] = ()) -> Certificate:
         return replace(one, reasons=(*(why or one.reasons), *self.found.reasons), rests_on=(*self.rests_on,))
 
-    def _ended(self, evidence: Any, turns: Turns) -> Certificate | None:
+    def _tell(self) -> None:
+        if self.progress is not None:
+            self.progress(self.count, max(self.count + 1, self.about))
+
+    def _compared(self, evidence: Any) -> Certificate | None:
         """Look at an interleaving that was run to its end."""
         one, tried = first_look(evidence, self._schedule), self.found.tried + self.count
         if one.verdict == COUNTEREXAMPLE:
@@ -131,12 +145,6 @@ class _Exploration:
             said = reason("other bytes than in the first schedule: " + piece.difference)
             return self._broken(Certificate(COUNTEREXAMPLE, (said,), (), self._schedule, tried))
         self.rests_on |= dict.fromkeys(one.rests_on[1:])
-        if any(turns.text.vectors[a.site] for a in turns.accesses):
-            self.rests_on[VECTORS] = None
-        self.weak.look(turns.steps, self.tree.known)
-        self.about = self.about or min(estimate(turns.accesses), VERY_MANY)
-        if self.progress is not None:
-            self.progress(self.count, max(self.count + 1, self.about))
         return None
 
     def _whole(self) -> Certificate:
@@ -148,6 +156,50 @@ class _Exploration:
         if beyond:
             return self.open(*beyond)
         return Certificate(EXPLORED, (), (*self.rests_on,), None, self.found.tried + self.count, about=self.about)
+
+
+class _Partition(_Exploration):
+    """The runs in which clusters take over the work of others: one for each way to share it out."""
+
+    owners: tuple[int, ...] = ()
+
+    @property
+    def _schedule(self) -> Schedule:
+        return Schedule(self.first.seed, self.owners)
+
+    def verdict(self) -> Certificate:
+        self.rests_on.pop(THIN_AIR)
+        self.rests_on[IN_ORDER] = None
+        begun = Takeovers()
+        self._run(begun)
+        self.about, self.count = min(number_of_ways(begun.clusters), VERY_MANY), 0
+        if self.about > MOST:
+            return self.open(f"there are {number(self.about)} ways to take over work, more than are tried")
+        for self.owners in ways(begun.clusters):
+            broken = self._run(Takeovers(self.owners))
+            if broken is not None:
+                return broken
+            if self.executed > WORK:
+                return self.open(f"explored {self.count:,} of {number(self.about)} interleavings")
+        return Certificate(EXPLORED, (), (*self.rests_on,), None, self.found.tried + self.count, about=self.about)
+
+    def _run(self, observer: Takeovers) -> Certificate | None:
+        self.memory.restore()
+        try:
+            report = self.in_turns(observer)
+        except ExecutionFault as fault:
+            return self._broken(of_fault(fault, self._schedule, self.found.tried + self.count + 1))
+        self.executed += report.total_instructions
+        self.count += 1
+        self._tell()
+        return self._compared(report.evidence)
+
+
+def in_order(how: How, observers: Sequence[Observer], kernel: Any) -> tuple[How, list[Observer]]:
+    """How a launch runs whose `order` names threads, or clusters that take over the work of others, and what looks at it."""
+    assert isinstance(how.order, tuple)
+    one: Observer = Takeovers(how.order) if asks_for_work(kernel) else Turns(NotedOrder(how.order))
+    return replace(how, order=None, threads=1), [*observers, one]
 
 
 def _place(turns: Turns, access: StrongAccess) -> tuple[str, str, str]:

@@ -345,8 +345,8 @@ class Kernel:
     ) -> Report:  # fmt: skip
         """`run`, of this kernel whatever stands in for it."""
         if isinstance(how.order, tuple):
-            from mmulator.host.turns import in_turns
-            how, observers = in_turns(how, observers)
+            from mmulator.host.exploring import in_order
+            how, observers = in_order(how, observers, self.compile(launch.device))
         module, shape, device = self.module, launch.shape, launch.device
         options = compile_options(shape, how, observers)
         started = time.perf_counter()

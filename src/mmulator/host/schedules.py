@@ -96,10 +96,10 @@ def certified(
         try:
             if found.verdict == NOT_DECIDED:
                 found = _search(found, again, memory, schedule)
-                if found.verdict == NOT_DECIDED and report.evidence.turns:
+                if found.verdict == NOT_DECIDED and (report.evidence.turns or report.evidence.takeovers):
                     from mmulator.host.exploring import explored
 
-                    found = explored(found, in_turns, memory, schedule, progress)
+                    found = explored(found, in_turns, memory, schedule, progress, report.evidence.takeovers)
             elif asked:
                 without = partial(_without, asked.look, again, memory, schedule)
                 found = replace(found, needed=entries.needed(asked, report, found, without))

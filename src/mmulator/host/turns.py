@@ -437,9 +437,3 @@ class NotedOrder:
     def __call__(self, ready: dict[int, Waiting]) -> int:
         wanted = next(self.order, None)
         return wanted if wanted in ready else next(iter(ready))
-
-
-def in_turns(how: How, observers: Sequence[Observer]) -> tuple[How, list[Observer]]:
-    """How a launch runs whose `order` names threads, and what looks at it."""
-    assert isinstance(how.order, tuple)
-    return replace(how, order=None, threads=1), [*observers, Turns(NotedOrder(how.order))]

@@ -8,7 +8,7 @@ A kernel without races does the same in every schedule if it executes none of th
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from mmulator.isa.effects import Effects, Ends, MemoryEffect, Orders, Queue, Together
+from mmulator.isa.effects import Effects, Ends, MemoryEffect, Orders, Queue, Step, Together
 from mmulator.isa.types import type_bits
 from mmulator.ptx.program.blocks import Block, Program
 from mmulator.ptx.program.frames import unread_results
@@ -32,7 +32,7 @@ VOLATILE = {
 class Choice:
     """An instruction whose effect the schedule may choose, and why. spaces: of a strong or atomic access the state spaces that it
     may be in: it is only a choice if such accesses meet there with nothing to order them. explored: the order of turns decides
-    (`takes_turns`)."""
+    (`takes_turns`), or who takes over whose work (`takes_work`)."""
 
     instruction: Instruction
     why: str
@@ -71,6 +71,12 @@ def takes_turns(ins: Instruction) -> bool:
     return e.memory in (MemoryEffect.READ, MemoryEffect.WRITE) and bool(words & STRONG)
 
 
+def takes_work(ins: Instruction) -> bool:
+    """Whether an instruction asks for the work of a cluster that has not begun."""
+    e = ins.effects
+    return bool(e.chooses) and e.counted_as == "cluster" and e.step is Step.ISSUE
+
+
 def choices(program: Program, executed: Iterable[Block]) -> list[Choice]:
     """The choices among the blocks of a program that a launch has executed, the first of each kind and line."""
     found: list[Choice] = []
@@ -84,7 +90,7 @@ def choices(program: Program, executed: Iterable[Block]) -> list[Choice]:
         for ins in all_of(block):
             why = _why(ins, block, unread[names[id(block.function)]], fences) if ins not in early else ""
             if why:
-                found.append(Choice(ins, why, _spaces(_space(ins)) if _meets(ins) else None, takes_turns(ins)))
+                found.append(Choice(ins, why, _spaces(_space(ins)) if _meets(ins) else None, takes_turns(ins) or takes_work(ins)))
             elif "op" in (form := dict(ins.form.modifiers)) and ins.effects.memory in (MemoryEffect.ATOMIC, MemoryEffect.REDUCE):
                 kind = form["op"], form["type"].lstrip("bsu") if form["op"] == "add" else form["type"]
                 kinds.setdefault(_space(ins), {}).setdefault(kind, ins)

@@ -65,6 +65,11 @@ def group_chosen(w: ptr_to(Warp), out: ptr_to(u32)) -> None:
 
 
 @hook
+def work_asked(w: ptr_to(Warp), lane: u32, out: ptr_to(u32)) -> None:
+    """Called when a request of a lane for the work of another cluster is answered. out: out[0] = 1 makes the answer no."""
+
+
+@hook
 def all_wait(cluster: ptr_to(Cluster), out: ptr_to(u32)) -> None:
     """Called when no lane of a cluster can go on and nothing is pending. out: out[0] is Stop.BLOCKED; BUDGET says that a lane
     has its turn now, ASLEEP that another cluster is next.

@@ -27,6 +27,7 @@ from mmulator.runtime.native.asynchrony.bulk import hold_own, targets
 from mmulator.runtime.native.asynchrony.mbarrier import ALIGNMENT
 from mmulator.runtime.native.asynchrony.transfers import heard_at, new_transfer, payload_of, start
 from mmulator.runtime.native.asynchrony.waiting import wait_for_lanes, wake
+from mmulator.runtime.native.hooks.blocks import work_asked
 from mmulator.runtime.native.hooks.events import (
     WRITE,
     PayloadShape,
@@ -177,7 +178,12 @@ def move_cancel(w: ptr_to(Warp), t: ptr_to(Transfer), first: u32, end: u32) -> u
     each target CTA.
     """
     launch = w.cta.launch
-    number = next_cluster(launch)
+    number = u64(NO_CLUSTER)
+    refused = stack(u32, 1)
+    refused[0] = 0
+    work_asked(w, t.lane, refused)
+    if refused[0] == 0:
+        number = next_cluster(launch)
     low = u64(0)
     high = u64(0)
     if number != NO_CLUSTER:

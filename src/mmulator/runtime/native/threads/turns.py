@@ -95,6 +95,12 @@ def tell_barrier(cta: ptr_to(Cta), id: u32) -> None:
     call_host(turns_of(cta.launch).met, cta, id)
 
 
+@native
+def ask_for_work(w: ptr_to(Warp), lane: u32, out: ptr_to(u32)) -> None:
+    call_host(turns_of(w.cta.launch).asked, w, lane, out)
+
+
+TAKES = Instrument("takes", {"work_asked": ask_for_work})
 TURNS = Instrument(
     "turns",
     {"turn_awaited": give_turn, "group_chosen": leave_others, "all_wait": ask_host, "ordered": tell_access, "fenced": tell_fence,

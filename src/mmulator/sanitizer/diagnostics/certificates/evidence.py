@@ -11,7 +11,7 @@ import numpy as np
 
 from mmulator.base.findings import Finding
 from mmulator.base.rules import Severity
-from mmulator.ptx.program.choices import Choice, choices, relied_on
+from mmulator.ptx.program.choices import Choice, choices, relied_on, takes_work
 from mmulator.ptx.program.contents import contents_matter
 from mmulator.ptx.program.waiting import all_of
 from mmulator.ptx.tree import Instruction
@@ -88,7 +88,8 @@ class Evidence:
     """findings: of every severity. reasons: why another schedule may do something else. rests_on: what is taken for granted.
     contents: whether what was executed depends on the contents of the buffers. executed: where instructions of executed blocks
     begin in the text. beyond: of the reasons, those that stay when all orders of strong accesses have been run. turns: whether
-    such orders are all that the schedule chooses, and there are some."""
+    such orders are all that the schedule chooses, and there are some. takeovers: whether nothing is open but which block takes
+    over whose work."""
 
     findings: tuple[Finding, ...]
     reasons: tuple[OpenPoint, ...]
@@ -97,6 +98,7 @@ class Evidence:
     executed: frozenset[int] = frozenset()
     beyond: tuple[OpenPoint, ...] = ()
     turns: bool = False
+    takeovers: bool = False
 
 
 def _at(ins: Instruction, why: str) -> OpenPoint:
@@ -129,8 +131,10 @@ def evidence(grid: Grid, work: Work, findings: tuple[Finding, ...], doubts: np.n
     contents = contents or any(kind in VALUES for kind in kinds)
     rests_on = tuple(dict.fromkeys([*kept, *relied]))
     beyond = tuple(r for r in dict.fromkeys(reasons) if r not in found or not found[r].explored)
-    turns = bool(found) and all(c.explored for c in found.values())
-    return Evidence(findings, tuple(dict.fromkeys(reasons)), rests_on, contents, starts, beyond, turns)
+    kinds_of = {c.explored and takes_work(c.instruction) + 1 for c in found.values()}
+    return Evidence(
+        findings, tuple(dict.fromkeys(reasons)), rests_on, contents, starts, beyond, kinds_of == {1}, kinds_of == {2} and not beyond
+    )
 
 
 _OfText = tuple[list[Choice], bool, list[str], frozenset[int]]
