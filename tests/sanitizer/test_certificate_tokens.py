@@ -178,3 +178,49 @@ def test_a_guarded_question() -> None:
     found = certificate(start + asked + wait)
     assert found.verdict == "not decided" and "another phase" in found.reasons[0].why  # who has not asked waits there, too
     is_certified(start.replace("t, 40", "t, 80") + asked + wait)
+
+
+MANY = """  .reg .b32 i, stage, par, full, empty, at, x, sum, id; .reg .pred is, me, o;
+  .shared .align 8 .b64 fulls[16]; .shared .align 8 .b64 empties[16];
+  setp.ge.u32 one, t, 16;
+  @one bra MADE;
+  shl.b32 at, t, 3;
+  mov.u32 full, fulls; add.u32 full, full, at;
+  mov.u32 empty, empties; add.u32 empty, empty, at;
+  mbarrier.init.shared.b64 [full], 1;
+  mbarrier.init.shared.b64 [empty], 1;
+MADE: bar.sync 0;
+  mov.u32 v, 1; mov.u32 i, 0; mov.u32 stage, 0; mov.u32 par, 0; mov.u32 sum, 0; mov.u32 n, 0xffffffff;
+  setp.ge.u32 done, t, 32;
+NEXT: shl.b32 at, stage, 3;
+  mov.u32 full, fulls; add.u32 full, full, at;
+  mov.u32 empty, empties; add.u32 empty, empty, at;
+  shl.b32 at, stage, 2; mov.u32 a, tile; add.u32 at, at, a;
+  xor.b32 x, par, 1;
+  @done bra TAKE;
+FREE: mbarrier.try_wait.parity.shared.b64 is, [empty], x;
+  @!is bra FREE;
+  {0}
+  @me st.shared.u32 [at], i;
+  @me mbarrier.arrive.shared.b64 _, [full];
+  bra ON;
+TAKE: mbarrier.try_wait.parity.shared.b64 is, [full], par;
+  @!is bra TAKE;
+  {1}
+  @me ld.shared.u32 x, [at];
+  @me add.u32 sum, sum, x;
+  @me mbarrier.arrive.shared.b64 _, [empty];
+ON: {2}
+  add.u32 i, i, 1; add.u32 stage, stage, 1;
+  setp.eq.u32 is, stage, 16; @is xor.b32 par, par, 1; @is mov.u32 stage, 0;
+  setp.lt.u32 is, i, 48; @is bra NEXT;
+  @me mov.u32 v, sum;
+"""
+
+
+def test_lanes_that_met_once_after_a_wait_are_not_lapped_however_often_they_meet_later() -> None:
+    """A warp fills, and one empties, a ring of 16; one lane is elected after each wait, and all meet twice more."""
+    elect, first, later = "elect.sync id|me, n;", "setp.eq.u32 me, l, 0;", "elect.sync id|o, n;\n  elect.sync id|o, n;"
+    is_certified(MANY.format(elect, elect, later))
+    assert "lapped" in refused(MANY.format(first, elect, ""))
+    assert refused(MANY.format(elect, first, ""))

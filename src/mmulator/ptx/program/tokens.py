@@ -1,8 +1,8 @@
-"""Early questions: a thread asks an mbarrier about a phase, does something else, and leaves out a later wait if the answer was yes.
+"""Early questions: a thread asks an mbarrier about a phase, does something else, and leaves out a later wait after a yes.
 
-Nothing but whether that wait is left out may hang on the answer, so "no" stands for both: who was told no does all that the others
-do, and knows less while it does. A certified run answers no to them (sanitizer/checks/phases.py), and sees that each wait is about
-the phase that was asked about.
+Nothing but whether that wait is left out may hang on the answer, so "no" stands for both: who was told no does all that the
+others do, and knows less while it does. A certified run answers no (sanitizer/checks/phases.py), and sees that each wait is
+about the phase that was asked about.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from mmulator.ptx.tree import Instruction
 
 CLASSES = 8  # of questions whose answers may meet in one register: each is followed by itself
 NEXT = 8  # blocks behind a branch that are tried as the place where both ways meet
-# The value of each register that an answer may have reached, if the last one was yes; None: it depends on others, or on older ones.
+# The value of each register that an answer may have reached, if the last one was yes; None: it depends on more than that.
 Answers = Mapping[str, int | None]
 
 

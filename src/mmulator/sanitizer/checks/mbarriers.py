@@ -46,20 +46,23 @@ Keeper = Struct("Keeper", [
 # waiters, waited, waits_in, waits_site: lanes that have waited for the phase before, their clock then, the mbarrier's, and the
 # instruction + 1 (phases.py).
 # expecters, expected, expects_site: lanes that have made the phase expect more and have not arrived since, their clock then, and
-# the instruction.
+# the instruction. met, met_lanes: the warp's clock when all its lanes first came together after that wait (0: not yet), and they.
 Use = Struct("Use", [
     ("known", u32), ("lanes", u32), ("clock", u32), ("phase", u32), ("site", u32), ("settled", u32), ("until", u32),
     ("waiters", u32), ("waited", u32), ("waits_in", u32), ("waits_site", u32), ("expecters", u32), ("expected", u32),
-    ("expects_site", u32),
+    ("expects_site", u32), ("met", u32), ("met_lanes", u32),
 ])  # fmt: skip
 # The first answer of a warp that no cluster was cancelled (ends.py). warp: its number in the cluster.
 Refusal = Struct("Refusal", [("lanes", u32), ("warp", u32), ("clock", u32), ("site", u32)])
 REFUSALS = 64
+UNMET = 4
 # The mbarriers of a cluster. low, high: range of live ones, as addresses without slot and rank. bits: a bit for each granule,
-# `words` words for each CTA. asked: of each class of early questions and each lane, the mbarrier and phase of the last (phases.py).
+# `words` words for each CTA. asked: of each class of early questions and lane, the mbarrier and phase of the last (phases.py).
+# unmet: of each warp up to UNMET mbarriers, number + 1, for which it has waited since its lanes came together.
 Mbarriers = Struct("Mbarriers", [
     ("low", u64), ("high", u64), ("live", u32), ("words", u32),
     ("keepers", ptr_to(Keeper)), ("uses", ptr_to(Use)), ("bits", ptr_to(u32)), ("asked", ptr_to(u64)),
+    ("unmet", ptr_to(u32)),
     ("refusals", Refusal, REFUSALS),
 ])  # fmt: skip
 
@@ -448,6 +451,7 @@ def mbarriers_forgotten(cluster: ptr_to(Cluster)) -> None:
             fill_bytes(s.bits, 0, u64(s.words * cluster.cta_count) * 4)
             fill_bytes(s.refusals, 0, REFUSALS * Refusal.size)
             fill_bytes(s.asked, 0, u64(cluster.warp_count) * (CLASSES * 32 * 8))
+            fill_bytes(s.unmet, 0, u64(cluster.warp_count) * (UNMET * 4))
         s.low = WITHIN
         s.high = 0
         s.live = 0

@@ -16,7 +16,7 @@ from mmulator.runtime.native.asynchrony.accounts import account_of, warp_number
 from mmulator.runtime.native.asynchrony.mbarrier import lanes_at, over
 from mmulator.runtime.native.memory.windows import shared_of
 from mmulator.runtime.native.state import Cluster, Completes, Transfer, Warp
-from mmulator.sanitizer.checks.mbarriers import GRANULE, Use, mbarriers_of, number_of
+from mmulator.sanitizer.checks.mbarriers import GRANULE, UNMET, Use, mbarriers_of, number_of
 from mmulator.sanitizer.order.clocks import knows, now
 from mmulator.sanitizer.order.locations import PHASERS, Phaser, phaser_of
 from mmulator.sanitizer.order.views import (
@@ -127,6 +127,9 @@ def wait_ends(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, site
                     doubt(w, Doubt.LAPPED, site, same, generic_of(cluster, barrier), GRANULE, 0, 0, 0, 0)
                 same = same | use.waiters
             use.waiters = same
+            use.met = 0
+            number = u32(number_of(cluster, account))
+            s.unmet[warp_number(w) * UNMET + (number & (UNMET - 1))] = number + 1
             knower = knower_of(orders_of(cluster), w)
             knower.clock = knower.clock + 1  # so that what comes before has another clock
             use.waited = now(w)
@@ -158,6 +161,8 @@ def unheard(o: ptr_to(Orders), phaser: ptr_to(Phaser), warp: u32, use: ptr_to(Us
             lost = lost | (1 << lane)
     if lost != 0:
         knower = o.knowers + warp
+        if use.met != 0 and use.met <= latest:
+            lost = lost & ~use.met_lanes
         for n in unrolled(MEETINGS):
             if knower.together[n] >= use.waited and knower.together[n] <= latest:
                 lost = lost & ~knower.together_lanes[n]
@@ -205,6 +210,15 @@ def come_together(w: ptr_to(Warp), mask: u32) -> None:
             knower.together[knower.together_count & (MEETINGS - 1)] = knower.clock
             knower.together_lanes[knower.together_count & (MEETINGS - 1)] = mask
             knower.together_count = knower.together_count + 1
+        s = mbarriers_of(w.cta.cluster)
+        if u64(s) != 0:
+            unmet = s.unmet + warp_number(w) * UNMET
+            for i in unrolled(UNMET):
+                if unmet[i] != 0:
+                    use = s.uses + (u64(unmet[i] - 1) * u64(w.cta.cluster.warp_count) + u64(warp_number(w)))
+                    use.met = knower.clock
+                    use.met_lanes = mask
+                    unmet[i] = 0
 
 
 @native
@@ -319,7 +333,9 @@ def transfer_comes(t: ptr_to(Transfer)) -> None:
                     pass_phases_on(w, t.lane, phaser)
 
 
-EARLY_HOOKS: Mapping[str, Native] = {"mbarrier_asked": question_comes, "mbarrier_waited": wait_comes, "mbarrier_arrived": arrival_comes}
+EARLY_HOOKS: Mapping[str, Native] = {
+    "mbarrier_asked": question_comes, "mbarrier_waited": wait_comes, "mbarrier_arrived": arrival_comes,
+}  # fmt: skip
 HOOKS: Mapping[str, Native] = {
     "mbarrier_waited": wait_ends, "mbarrier_over": phase_ends, "copy_signals": copies_signal, "transfer_issued": transfer_comes,
     "members_given": members_come, "wgmma_fenced": group_fences, "wgmma_issued": group_issues, "wgmma_waited": group_waits,

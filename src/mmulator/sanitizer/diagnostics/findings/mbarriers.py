@@ -13,7 +13,7 @@ from mmulator.runtime.launch.grid import Grid
 from mmulator.runtime.launch.resident import Resident, ResidentCta
 from mmulator.runtime.native.state import ACCOUNTS, LANES, FaultKind
 from mmulator.sanitizer.checks.ends import Clusters, Reach
-from mmulator.sanitizer.checks.mbarriers import BITS, GRANULE, Keeper, Mbarriers, Use
+from mmulator.sanitizer.checks.mbarriers import BITS, GRANULE, UNMET, Keeper, Mbarriers, Use
 from mmulator.sanitizer.checks.phases import LATE
 from mmulator.sanitizer.diagnostics.mbarriers import ends, known, makers, on_host, operates
 
@@ -46,9 +46,10 @@ def of_cluster(resident: Resident) -> Sequence[np.ndarray] | None:
     head, keepers, uses = (np.zeros(n, s.numpy_dtype()) for n, s in ((1, Mbarriers), (ACCOUNTS, Keeper), (ACCOUNTS * warps, Use)))
     bits = np.zeros(ctas * words, np.uint32)
     asked = np.zeros(CLASSES * warps * LANES, np.uint64)
-    head["words"], head["asked"] = words, pointer(asked)
+    unmet = np.zeros(UNMET * warps, np.uint32)
+    head["words"], head["asked"], head["unmet"] = words, pointer(asked), pointer(unmet)
     head["keepers"], head["uses"], head["bits"] = pointer(keepers), pointer(uses), pointer(bits)
-    return head, keepers, uses, bits, asked
+    return head, keepers, uses, bits, asked, unmet
 
 
 def of_launch(grid: Grid) -> np.ndarray | None:
