@@ -1,5 +1,7 @@
 """Blocks that take over the work of others, for a certificate: all ways to share the work out are run."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -49,7 +51,7 @@ WAIT: mbarrier.try_wait.parity.shared.b64 over, [bar], a;
 PARTS = {"second": "", "load": "", "at": "v", "value": "", "sync": "bar.sync 0;"}
 
 
-def certificate(grid: int = 4, **parts: str) -> Certificate:
+def certificate(*, grid: int = 4, **parts: Any) -> Certificate:
     text = STEAL
     for name, part in (PARTS | parts).items():
         text = text.replace("{" + name + "}", part)
@@ -69,7 +71,7 @@ def certificate(grid: int = 4, **parts: str) -> Certificate:
 
 @pytest.mark.parametrize("grid", [1, 2, 4])
 def test_each_way_to_share_out_independent_work_is_run(grid: int) -> None:
-    found = certificate(grid)
+    found = certificate(grid=grid)
     assert found.verdict == EXPLORED and found.about == number_of_ways(grid), found
     assert any("in the order of their numbers" in text for text in found.rests_on)
 
@@ -89,7 +91,7 @@ def test_work_that_is_not_independent(name: str) -> None:
 
 
 def test_what_is_not_tried_is_not_decided() -> None:
-    found = certificate(16)
+    found = certificate(grid=16)
     assert found.verdict == NOT_DECIDED and "10,480,142,147 ways" in found.reasons[0].why
     twice = "mbarrier.expect_tx.relaxed.cta.shared.b64 [bar], 16;\n  clusterlaunchcontrol.try_cancel.async.shared::cta"
     twice += ".mbarrier::complete_tx::bytes.b128 [response], [bar];"

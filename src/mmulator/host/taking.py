@@ -61,9 +61,9 @@ class Takeovers(CallingObserver):
         for n in range(self.clusters):
             owner = self.owners[n] if n < len(self.owners) else n
             taken.setdefault(owner if owner in taken else n, []).append(n)
-        self.turns = [n for each in taken.values() for n in each]
+        self.queue = [n for each in taken.values() for n in each]
         self.first = {each[0] for each in taken.values()}
-        self.line.begin(self.clusters, self.turns)
+        self.line.begin(self.clusters, self.queue)
 
     def take(self, resident: Resident, worker: int) -> None:
         self.resident = resident
@@ -77,7 +77,7 @@ class Takeovers(CallingObserver):
         waits = (every["state"] == int(TransferState.UNDER_WAY)) & (every["kind"] == int(TransferKind.CANCEL))
         if np.count_nonzero(waits) > 1:
             raise OutOfReach("a cluster asks for more work before it has an answer: which answer comes first is open")
-        if at == self.clusters or self.turns[at] in self.first:
+        if at == self.clusters or self.queue[at] in self.first:
             ctypes.c_uint32.from_address(out).value = 1
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from mmulator.ptx.program.uses import uses_and_defs
 from mmulator.ptx.program.waiting import is_idle
 from mmulator.ptx.tree import VectorOperand
 from mmulator.runtime.launch.arena import pointer, read
-from mmulator.runtime.launch.observers import CallingObserver, Observer
+from mmulator.runtime.launch.observers import CallingObserver
 from mmulator.runtime.native.hooks.events import LOADS, SCOPE_MASK, SCOPE_SHIFT, STORES, Order
 from mmulator.runtime.native.state import LANES, Stop, Warp
 from mmulator.runtime.native.threads.turns import TURNS
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from mmulator.base.codegen.lang import Instrument
     from mmulator.ptx.tree import Instruction
     from mmulator.runtime.launch.grid import Grid
-    from mmulator.runtime.launch.launch import How
     from mmulator.runtime.launch.resident import Resident
     from mmulator.runtime.launch.workers import Workers
 

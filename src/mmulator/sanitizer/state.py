@@ -161,6 +161,7 @@ class Doubt(IntEnum):
     REPLICA = SAME_VALUE + 17  # lanes of a warp (other_site: its number + 1) read what another thread writes, in replicated code
     UNSAID_WAIT = SAME_VALUE + 18  # a wait without a scope acquires what other blocks released
     OTHER_PHASE = SAME_VALUE + 19  # a wait that an early answer leaves out waits for another phase than that was about
+    PLACE_READ = SAME_VALUE + 20  # an address of columns of tensor memory is read
     MET = SAME_VALUE + 16  # nothing orders two accesses, which are no race since both are strong or atomic
     EARLY_INVAL = SAME_VALUE + 12  # an mbarrier is invalidated before all lanes of a warp that has used it are known to be done
 

@@ -163,7 +163,7 @@ def _of_barrier(ins: Instruction, block: Block) -> str:
 # what is taken for granted --------------------------------------------------------------------------------------------
 RELIED_ON: Sequence[tuple[Callable[[Effects], bool], str]] = (
     (lambda e: e.resizes, "registers are there for every setmaxnreg.inc, whichever warp asks first"),
-    (lambda e: e.holds, "columns of tensor memory are there for every tcgen05.alloc, and no result depends on which"),
+    (lambda e: e.holds, "columns of tensor memory are there for every tcgen05.alloc"),
     (lambda e: e.queue is Queue.WGMMA, "the end of a wgmma comes after what all lanes of its four warps did before its issue"),
     (lambda e: e.queue is Queue.WGMMA, "a wgmma that one warp has waited for is over for all four warps"),
     (lambda e: e.memory is MemoryEffect.COPY and e.together is Together.WARP,

@@ -72,9 +72,9 @@ class _Class:
         for index, known in forward(self.function, nothing, self._step, _met).items():
             block = self.function.blocks[index - self.function.entry]
             for ins in instructions(block):
-                if not known.keys().isdisjoint(reads(ins)) and ins.effects.ends is not Ends.BRANCH:
-                    if asks(ins) or not ins.effects.still or ins.effects.carry:
-                        return None
+                uses = not known.keys().isdisjoint(reads(ins)) and ins.effects.ends is not Ends.BRANCH
+                if uses and (asks(ins) or not ins.effects.still or ins.effects.carry):
+                    return None
                 known = self._step(known, ins)
             guard = block.last.guard if block.last is not None and block.ending is Ends.BRANCH else None
             if guard is not None and guard[0].name in known:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mmulator.isa.effects import Algebra, Ends, MemoryEffect, Orders, Step, Together
-from mmulator.ptx.program.blocks import Block, FunctionBlocks, instructions
+from mmulator.ptx.program.blocks import Block, FunctionBlocks, Program, instructions
 from mmulator.ptx.program.flow import forward, spread
 from mmulator.ptx.program.frames import liveness
 from mmulator.ptx.program.uses import accesses, registers_of, uses_and_defs
@@ -249,6 +249,32 @@ def shows_nowhere(ins: Instruction, function: FunctionBlocks) -> bool:
         if block.ending is not Ends.BRANCH or other is not block.last or block.index not in regions(function):
             return False
     return True
+
+
+def shows_as_number(program: Program, loads: set[Instruction]) -> list[Instruction]:
+    """Those of some loads of addresses of tensor memory whose results are used for more than to compute addresses of it, and to
+    give it back.
+    """
+    shown = []
+    for function in program.functions.values():
+        rows = [(read, uses_and_defs(i)[1]) for _, i, read in _every(function) if i.effects.still]
+        for ins in (i for _, i, _ in _every(function) if i in loads):
+            found = set(uses_and_defs(ins)[1])
+            spread(found, rows)
+            users = (i for _, i, read in _every(function) if not read.isdisjoint(found))
+            if not all(_is_place(i, found) for i in users):
+                shown.append(ins)
+    return shown
+
+
+def _is_place(ins: Instruction, found: set[str]) -> bool:
+    e = ins.effects
+    if e.still or e.frees:
+        return not e.carry
+    places = {n for o in ins.operands if isinstance(o, Address) for n in registers_of(o)}
+    others = {n for o in ins.operands if not isinstance(o, Address) for n in registers_of(o)} - uses_and_defs(ins)[1]
+    guard = {ins.guard[0].name} if ins.guard is not None else set()
+    return e.tensor and bool(places & found) and not (others | guard) & found
 
 
 def only_awaited(ins: Instruction, function: FunctionBlocks) -> bool:

@@ -34,7 +34,6 @@ from mmulator.sanitizer.order.views import (
 )
 from mmulator.sanitizer.state import Doubt, doubt, generic_of, of_launch
 
-
 # questions ------------------------------------------------------------------------------------------------------------
 LATE = 1 << 7  # of a wait that early answers leave out, besides their class
 

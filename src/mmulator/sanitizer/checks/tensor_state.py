@@ -6,22 +6,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from mmulator.base.codegen.lang import Native, native, unrolled
-from mmulator.base.codegen.ops import cast_ptr, fill_bytes, null, select, trailing_zeros
+from mmulator.base.codegen.ops import bits_of, cast_ptr, fill_bytes, null, select, trailing_zeros
 from mmulator.base.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
 from mmulator.base.rules import tensor_memory as rules
 from mmulator.ptx.program.read_loads import FIRST
 from mmulator.runtime.native.asynchrony.accounts import warp_number
+from mmulator.runtime.native.hooks import events
 from mmulator.runtime.native.matrix.tensor_state import TENSOR_COLUMNS, TENSOR_UNIT
 from mmulator.runtime.native.state import FULL, Cluster, Cta, Transfer, Warp
 from mmulator.sanitizer.order.clocks import knows
 from mmulator.sanitizer.order.views import entries_of, orders_of
-from mmulator.sanitizer.state import Found, find, find_against, of_cluster, say
+from mmulator.sanitizer.state import Doubt, Found, doubt, find, find_against, of_cluster, of_launch, say
 
 QUARTERS, LOADERS, UNITS = 4, 4, TENSOR_COLUMNS // TENSOR_UNIT
 LANE = 16  # lowest bit of the lane in an address
 READ, WRITE, ADD = 1, 2, 4  # what an operation does to cells; ADD: it needs what is there
 # Keys of what operations do to cells; those of accumulators begin at PRODUCT. FACTORS: scale factors and metadata.
 ITSELF, COPIED, ROWS_COPIED, SHIFTED, OPERAND, FACTORS, PRODUCT = 0, 1, 2, 3, 4, 5, 6  # ITSELF: of a finding alone
+PLACES = 4
 WAITED, AFTER, BEFORE, OTHERS, READ_BEFORE = 0, 1, 2, 3, 4  # words[1] of a finding: which part of an order is missing
 
 # An access to cells. by: 1 + number of the warp, or of the thread that issued it; 0 for none.
@@ -39,10 +41,11 @@ Mover = Struct("TensorMover", [("count", u32, 2), ("done", u32, 2), ("agent", u3
 # tcgen05.fence::before_thread_sync or tcgen05.commit, and where the last one is.
 Issuer = Struct("TensorIssuer", [("agent", u32), ("issued", u32), ("committed", u32), ("fenced", u32), ("site", u32)])
 # The allocations of a CTA, by their first unit: the instruction and the warp. least: the smallest so far, at `least_site`.
+# at, places: where addresses of columns lie in shared memory, the last ones, and how many there were.
 # met: how many with its peer; column, columns: of the last two of these.
 Held = Struct("TensorHeld", [
     ("site", u32, UNITS), ("warp", u32, UNITS), ("least", u32), ("least_site", u32), ("met", u32), ("column", u32, 2),
-    ("columns", u32, 2), ("met_site", u32, 2),
+    ("columns", u32, 2), ("met_site", u32, 2), ("at", u64, PLACES), ("places", u32),
 ])  # fmt: skip
 # The state of a resident cluster. after: view of each thread at its last tcgen05.fence::after_thread_sync. read: of each site
 # if it is a load, the signals before which all its values have gone to memory (ptx/program/read_loads.py).
@@ -337,7 +340,34 @@ def tensor_moves_alone(t: ptr_to(Transfer), out: ptr_to(u32)) -> None:
     out[0] = 1
 
 
+@native(inline=True)
+def place_touched(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
+    """Note where the address of columns is stored by tcgen05.alloc, and who reads it."""
+    if of_launch(w.cta.cluster).certifies != 0 and u64(checks_of(w.cta.cluster)) != 0:
+        note_place(w, mask, at, base, bytes, access, site)
+
+
+@native
+def note_place(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
+    first = checks_of(w.cta.cluster).held
+    held = first + w.cta.rank
+    if (access & events.WRITE) != 0 and held.least != 0:
+        for unit in unrolled(UNITS):
+            if held.site[unit] == site and held.warp[unit] == w.index:
+                held.at[held.places & (PLACES - 1)] = at[trailing_zeros(mask)] | base
+                held.places = held.places + 1
+                return
+    for rank in range(select((access & events.READ) != 0, w.cta.cluster.cta_count, u32(0))):
+        held = first + rank
+        for lane in bits_of(select(held.places != 0, mask, u32(0))):
+            place = at[lane] | base
+            for n in unrolled(PLACES):
+                if held.at[n] != 0 and place < held.at[n] + 4 and held.at[n] < place + u64(bytes):
+                    doubt(w, Doubt.PLACE_READ, site, u32(1) << lane, place, bytes, 0, 0, 0, 0)
+
+
 HOOKS: Mapping[str, Native] = {
+    "accessed": place_touched,
     "moves_alone": tensor_moves_alone,
     "tensor_allocated": cells_allocated, "tensor_freed": cells_freed, "cluster_finished": columns_left,
 }

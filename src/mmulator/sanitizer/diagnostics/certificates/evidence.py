@@ -13,7 +13,7 @@ from mmulator.base.findings import Finding
 from mmulator.base.rules import Severity
 from mmulator.ptx.program.choices import Choice, choices, relied_on, takes_work
 from mmulator.ptx.program.contents import contents_matter
-from mmulator.ptx.program.waiting import all_of
+from mmulator.ptx.program.waiting import all_of, shows_as_number
 from mmulator.ptx.tree import Instruction
 from mmulator.runtime.compiled import CompiledKernel
 from mmulator.runtime.launch.grid import Grid
@@ -39,6 +39,7 @@ DOUBTS: Mapping[Doubt, str] = {
                        "after {this}",
     Doubt.ROUND: "{this} may come in the round before: nothing says that this warp knows that it is over",
 }
+PLACE = "reads where tcgen05.alloc found columns of tensor memory, which may be elsewhere, and does not only use them there"
 # Doubts that leave the schedule no choice: other accesses are judged against all such writes.
 HARMLESS: Mapping[Doubt, str] = {
     Doubt.SAME_VALUE: "writes of one value to one place are one, whatever their order",
@@ -124,6 +125,8 @@ def evidence(grid: Grid, work: Work, findings: tuple[Finding, ...], doubts: np.n
     reasons += found
     kinds = [Doubt(int(entry["rule"])) for entry in doubts]
     reasons += [_of_doubt(FindingContext(grid, e), DOUBTS[kind]) for e, kind in zip(doubts, kinds) if kind in DOUBTS]
+    places = {grid.kernel.executed[int(entry["site"])] for entry in doubts if entry["rule"] == Doubt.PLACE_READ}
+    reasons += [_at(ins, PLACE) for ins in shows_as_number(grid.kernel.program, places)]
     if has_strayed(grid):
         reasons.append(OpenPoint("a store leads to memory that the text does not name: earlier reads of it were not recorded"))
     kept = [kept_rules[f.rule] for f in findings if f.rule in kept_rules]
@@ -131,10 +134,10 @@ def evidence(grid: Grid, work: Work, findings: tuple[Finding, ...], doubts: np.n
     contents = contents or any(kind in VALUES for kind in kinds)
     rests_on = tuple(dict.fromkeys([*kept, *relied]))
     beyond = tuple(r for r in dict.fromkeys(reasons) if r not in found or not found[r].explored)
-    kinds_of = {c.explored and takes_work(c.instruction) + 1 for c in found.values()}
-    return Evidence(
-        findings, tuple(dict.fromkeys(reasons)), rests_on, contents, starts, beyond, kinds_of == {1}, kinds_of == {2} and not beyond
-    )
+    work = {takes_work(c.instruction) for c in found.values()}
+    turns = work == {False} and all(c.explored for c in found.values())
+    takeovers = work == {True} and not beyond
+    return Evidence(findings, tuple(dict.fromkeys(reasons)), rests_on, contents, starts, beyond, turns, takeovers)
 
 
 _OfText = tuple[list[Choice], bool, list[str], frozenset[int]]
