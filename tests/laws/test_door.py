@@ -20,7 +20,7 @@ from mmulator.runtime.native.hooks.events import Access, Proxy
 from mmulator.runtime.native.hooks.profile import PROFILE
 from mmulator.runtime.native.hooks.steps import DETOURS, STEPS
 from mmulator.runtime.native.hooks.timeline import TIMELINE
-from mmulator.runtime.native.threads.turns import TURNS
+from mmulator.runtime.native.threads.turns import TAKES, TURNS
 from mmulator.sanitizer.checks.footprint import DEPENDENT_LAUNCH
 from mmulator.sanitizer.instrument import SANITIZE
 from tests.support import sources
@@ -198,7 +198,7 @@ def test_without_an_observer_nothing_is_there() -> None:
     """A hook leaves no trace in the code of the run time; with one, only what reaches a hook is another function."""
     files = blocks, events, moves, operands, tensor
     hooks = {name for file in files for name, value in vars(file).items() if isinstance(value, Hook)}
-    heard = TRACE, SANITIZE, DEPENDENT_LAUNCH, PROFILE, TIMELINE, STEPS, DETOURS, TURNS
+    heard = TRACE, SANITIZE, DEPENDENT_LAUNCH, PROFILE, TIMELINE, STEPS, DETOURS, TURNS, TAKES
     assert hooks == {hook for instrument in heard for hook in instrument.hooks}
     for function in natives():
         text = "".join(b.text() for b in [function.build()[0]])

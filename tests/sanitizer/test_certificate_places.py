@@ -42,10 +42,12 @@ def verdict(more: str) -> str:
 
 def test_an_address_of_tensor_memory_is_no_choice() -> None:
     assert verdict("") == CERTIFIED
+    assert verdict("shr.u32 t, n, 21; add.u32 v, v, t;") == CERTIFIED  # the lane
 
 
 @pytest.mark.parametrize("more", [
-    "mov.u32 v, d;", "add.u32 v, v, n;", "ld.shared.u32 v, [place];", "setp.eq.u32 one, d, 0; @one st.global.u32 [q], v;",
+    "mov.u32 v, d;", "add.u32 v, v, n;", "shr.u32 t, n, 2; add.u32 v, v, t;",
+    "ld.shared.u32 v, [place];", "setp.eq.u32 one, d, 0; @one st.global.u32 [q], v;",
     "st.shared.u32 [place], d;",
 ])  # fmt: skip
 def test_a_number_that_shows_is_one(more: str) -> None:

@@ -16,6 +16,7 @@ from mmulator.ptx.program.frames import liveness
 from mmulator.ptx.program.uses import accesses, registers_of, uses_and_defs
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, SpecialRegister, Symbol
 
+COLUMN_BITS = 16  # of an address of tensor memory
 SMALL = 1 << 7  # values below mean the same in all types
 NEXT, STATES = 8, 512  # blocks behind an answer that are tried as the end of a region; states of a thread in it, at most
 Known = dict[str, int]
@@ -252,12 +253,12 @@ def shows_nowhere(ins: Instruction, function: FunctionBlocks) -> bool:
 
 
 def shows_as_number(program: Program, loads: set[Instruction]) -> list[Instruction]:
-    """Those of some loads of addresses of tensor memory whose results are used for more than to compute addresses of it, and to
-    give it back.
+    """Loads of addresses of tensor memory, of some, whose results are used for more than to compute addresses of it and to give
+    it back.
     """
     shown = []
     for function in program.functions.values():
-        rows = [(read, uses_and_defs(i)[1]) for _, i, read in _every(function) if i.effects.still]
+        rows = [(read, uses_and_defs(i)[1]) for _, i, read in _every(function) if i.effects.still and not _keeps_lanes(i)]
         for ins in (i for _, i, _ in _every(function) if i in loads):
             found = set(uses_and_defs(ins)[1])
             spread(found, rows)
@@ -265,6 +266,14 @@ def shows_as_number(program: Program, loads: set[Instruction]) -> list[Instructi
             if not all(_is_place(i, found) for i in users):
                 shown.append(ins)
     return shown
+
+
+def _keeps_lanes(ins: Instruction) -> bool:
+    """Whether an instruction leaves nothing of an address of tensor memory but its lane, which is the same whichever columns are
+    found.
+    """
+    by = ins.operands[-1]
+    return ins.effects.algebra is Algebra.RIGHT and isinstance(by, Immediate) and COLUMN_BITS <= by.value < 32
 
 
 def _is_place(ins: Instruction, found: set[str]) -> bool:

@@ -40,7 +40,7 @@ LATE = 1 << 7  # of a wait that early answers leave out, besides their class
 
 @native
 def asked_of(cluster: ptr_to(Cluster), w: ptr_to(Warp), number: u32) -> ptr_to(u64):
-    """Of each lane of a warp, what the last early question of a class was about. number: of the class, from 1."""
+    """Pointer to what the last early question of a class was about, for each lane of a warp. number: of the class, from 1."""
     return mbarriers_of(cluster).asked + ((number - 1) * cluster.warp_count + warp_number(w)) * 32
 
 

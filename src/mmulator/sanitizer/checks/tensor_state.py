@@ -349,7 +349,8 @@ def place_touched(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes:
 
 @native
 def note_place(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u32, access: u32, site: u32) -> None:
-    first = checks_of(w.cta.cluster).held
+    cluster = w.cta.cluster
+    first = checks_of(cluster).held
     held = first + w.cta.rank
     if (access & events.WRITE) != 0 and held.least != 0:
         for unit in unrolled(UNITS):
@@ -357,7 +358,9 @@ def note_place(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, bytes: u3
                 held.at[held.places & (PLACES - 1)] = at[trailing_zeros(mask)] | base
                 held.places = held.places + 1
                 return
-    for rank in range(select((access & events.READ) != 0, w.cta.cluster.cta_count, u32(0))):
+    if (access & events.READ) == 0:
+        return
+    for rank in range(cluster.cta_count):
         held = first + rank
         for lane in bits_of(select(held.places != 0, mask, u32(0))):
             place = at[lane] | base

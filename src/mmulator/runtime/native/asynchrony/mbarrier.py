@@ -11,15 +11,8 @@ from mmulator.base.codegen.types import boolean, i32, ptr, ptr_to, u32, u64
 from mmulator.matrix.numerics.mbarrier import BYTES, COUNT, EXPECTED, LAYOUT, MOST, MOST_V1, PENDING, PENDING_BYTES, PHASE
 from mmulator.runtime.native.asynchrony.accounts import book, close_account, is_gone, is_mbarrier, is_written_over, open_account
 from mmulator.runtime.native.asynchrony.waiting import set_pcs, sleep_at, wake_at
-from mmulator.runtime.native.hooks.blocks import block_again, mbarrier_slept
-from mmulator.runtime.native.hooks.events import (
-    mbarrier_arrived,
-    mbarrier_asked,
-    mbarrier_gone,
-    mbarrier_made,
-    mbarrier_over,
-    mbarrier_waited,
-)
+from mmulator.runtime.native.hooks.blocks import block_again, mbarrier_asked, mbarrier_slept
+from mmulator.runtime.native.hooks.events import mbarrier_arrived, mbarrier_gone, mbarrier_made, mbarrier_over, mbarrier_waited
 from mmulator.runtime.native.hooks.faults import fault
 from mmulator.runtime.native.state import RESCHEDULE, Cluster, FaultKind, Warp
 from mmulator.runtime.native.threads.chance import hash_choice

@@ -35,6 +35,13 @@ def steered(w: ptr_to(Warp), mask: u32, taken: ptr_to(u32), site: u32) -> None:
 
 
 @hook
+def mbarrier_asked(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, out: ptr_to(u32), site: u32) -> None:
+    """Called when lanes (each at host[lane]) ask whether the phase of their parity is complete. out: out[0] = 1 makes the answer
+    no.
+    """
+
+
+@hook
 def mbarrier_slept(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, site: u32) -> None:
     """Called when lanes (each at host[lane]) begin to sleep until the phase of their parity is complete."""
 

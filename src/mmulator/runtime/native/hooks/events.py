@@ -256,13 +256,6 @@ def mbarrier_over(cluster: ptr_to(Cluster), barrier: u64) -> None:
 
 
 @hook
-def mbarrier_asked(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, out: ptr_to(u32), site: u32) -> None:
-    """Called when lanes (each at host[lane]) ask whether the phase of their parity is complete. out: out[0] = 1 makes the answer
-    no.
-    """
-
-
-@hook
 def mbarrier_waited(w: ptr_to(Warp), mask: u32, host: ptr_to(ptr), parities: u32, site: u32) -> None:
     """Called when lanes (each at host[lane]) learn that the phase of their parity is complete."""
 
