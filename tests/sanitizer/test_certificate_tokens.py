@@ -105,6 +105,9 @@ BROKEN = {
     "the early question acquires nothing": {"order": ".relaxed.cta"},
     "the stage is released before it is read": {"late": "mbarrier.arrive.shared.b64 _, [empty];\n  ", "release": "// "},
     "the producer's parity never turns": {"flip": "0"},
+    "the stage is read before the wait": {"before": "mov.u32 at, tile; ld.shared.u32 n, [at]; add.u32 sum, sum, n;\n  "},
+    "it comes from another lane": {"before": "shfl.sync.idx.b32 tok, tok, 0, 31, -1;\n  "},
+    "it goes through memory": {"before": "mad.lo.u32 a, l, 4, 2048; st.shared.u32 [a], tok; ld.shared.u32 tok, [a];\n  "},
     "a third of the stages": {"wrong": "setp.ne.and.u32 is, tok, 0, one;"},
     "the wait stores nothing but asks for too much": {"inside": "bar.warp.sync -1;"},
 }

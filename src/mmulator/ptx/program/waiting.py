@@ -7,7 +7,8 @@ So neither the answers nor the clock are choices there (docs/reference/certifica
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 
 from mmulator.isa.effects import Algebra, Ends, MemoryEffect, Orders, Step, Together
 from mmulator.ptx.program.blocks import Block, FunctionBlocks, Program, instructions
@@ -256,16 +257,14 @@ def shows_as_number(program: Program, loads: set[Instruction]) -> list[Instructi
     """Loads of addresses of tensor memory, of some, whose results are used for more than to compute addresses of it and to give
     it back.
     """
-    shown = []
-    for function in program.functions.values():
-        rows = [(read, uses_and_defs(i)[1]) for _, i, read in _every(function) if i.effects.still and not _keeps_lanes(i)]
-        for ins in (i for _, i, _ in _every(function) if i in loads):
-            found = set(uses_and_defs(ins)[1])
-            spread(found, rows)
-            users = (i for _, i, read in _every(function) if not read.isdisjoint(found))
-            if not all(_is_place(i, found) for i in users):
-                shown.append(ins)
-    return shown
+
+    def passed(ins: Instruction, found: frozenset[str]) -> AbstractSet[str] | None:
+        if not _is_place(ins, found):
+            return None
+        return uses_and_defs(ins)[1] if ins.effects.still and not _keeps_lanes(ins) else frozenset()
+
+    every = ((i, f) for f in program.functions.values() for _, i, _ in _every(f) if i in loads)
+    return [ins for ins, function in every if not _is_kept_to(ins, function, passed)]
 
 
 def _keeps_lanes(ins: Instruction) -> bool:
@@ -276,7 +275,7 @@ def _keeps_lanes(ins: Instruction) -> bool:
     return ins.effects.algebra is Algebra.RIGHT and isinstance(by, Immediate) and COLUMN_BITS <= by.value < 32
 
 
-def _is_place(ins: Instruction, found: set[str]) -> bool:
+def _is_place(ins: Instruction, found: frozenset[str]) -> bool:
     e = ins.effects
     if e.still or e.frees:
         return not e.carry
@@ -288,22 +287,36 @@ def _is_place(ins: Instruction, found: set[str]) -> bool:
 
 def only_awaited(ins: Instruction, function: FunctionBlocks) -> bool:
     """Whether the state of an mbarrier that an arrival gives is used by waits alone, perhaps by way of local memory."""
+
+    def passed(other: Instruction, found: frozenset[str]) -> AbstractSet[str] | None:
+        if not _passes_on(other, found):
+            return None
+        local = {LOCAL} if other.effects.memory is MemoryEffect.WRITE else set[str]()
+        return frozenset() if asks(other) else uses_and_defs(other)[1] | local
+
+    return _is_kept_to(ins, function, passed)
+
+
+Passed = Callable[[Instruction, frozenset[str]], AbstractSet[str] | None]
+
+
+def _is_kept_to(ins: Instruction, function: FunctionBlocks, passed: Passed) -> bool:
+    """Whether nothing but what is allowed hangs on the results of an instruction. passed: gives the registers to which one that
+    reads some of them passes them on; None: more hangs on it.
+    """
     nothing = frozenset[str]()
 
     def step(found: frozenset[str], other: Instruction) -> frozenset[str]:
-        """Where the state may be after an instruction; LOCAL: in local memory."""
         defs = uses_and_defs(other)[1]
         left = found - defs if other.guard is None else found
         if other is ins:
             return left | defs
-        if not _takes(other, found) or asks(other):
-            return left
-        return left | defs | ({LOCAL} if other.effects.memory is MemoryEffect.WRITE else nothing)
+        return left | (passed(other, found) or nothing) if _takes(other, found) else left
 
     for index, found in forward(function, nothing, step, frozenset.union).items():
         block = function.blocks[index - function.entry]
         for other in instructions(block):
-            if _takes(other, found) and not _passes_on(other, found):
+            if _takes(other, found) and passed(other, found) is None:
                 return False
             found = step(found, other)
         if block.ending is Ends.BRANCH and block.last is not None and _takes(block.last, found):

@@ -134,9 +134,9 @@ def evidence(grid: Grid, work: Work, findings: tuple[Finding, ...], doubts: np.n
     contents = contents or any(kind in VALUES for kind in kinds)
     rests_on = tuple(dict.fromkeys([*kept, *relied]))
     beyond = tuple(r for r in dict.fromkeys(reasons) if r not in found or not found[r].explored)
-    work = {takes_work(c.instruction) for c in found.values()}
-    turns = work == {False} and all(c.explored for c in found.values())
-    takeovers = work == {True} and not beyond
+    asks = {takes_work(c.instruction) for c in found.values()}
+    turns = asks == {False} and all(c.explored for c in found.values())
+    takeovers = asks == {True} and not beyond
     return Evidence(findings, tuple(dict.fromkeys(reasons)), rests_on, contents, starts, beyond, turns, takeovers)
 
 
