@@ -30,7 +30,8 @@ class Schedule:
     """The record of a schedule: `launch(seed=..., order=..., threads=1)` runs it again.
 
     seed: of the scheduler's choices. order: of the order in which blocks begin; None: they begin in order. Several numbers:
-        threads, by number in the grid, one for each access whose order matters.
+        threads, by number in the grid, one for each access whose order matters; where clusters take over the work of others, for
+        each cluster the one that does its work.
     """
 
     seed: int
@@ -44,7 +45,7 @@ class Schedule:
 
     def __str__(self) -> str:
         if isinstance(self.order, tuple):
-            return f"seed {self.seed}, accesses in the order of {len(self.order)} turns"
+            return f"seed {self.seed}, {len(self.order)} choices by its order"
         return f"seed {self.seed}" + (f", blocks in the order of seed {self.order}" if self.order is not None else "")
 
 
