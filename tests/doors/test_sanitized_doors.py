@@ -1,5 +1,6 @@
 """Programs of other libraries under the sanitizer: kernels in order have no findings, others have theirs, with a line each."""
 
+import json
 import os
 import subprocess
 import sys
@@ -104,6 +105,30 @@ def test_triton(tmp_path: Path) -> None:
     out, said = run(tmp_path, TRITON + own, "prog.py")
     assert out.splitlines() == ["()", "['race-between-blocks'] {'prog.py:13'}", "()", "UndefinedBehaviour", "LaunchError"]
     assert said == []
+
+
+LIBRARY = """import torch
+x = torch.rand(8, 8).cuda()
+y = torch.relu(x @ x)
+torch.cumsum(y, 0), torch.conv1d(x, x[:, :, None])
+torch.backends.cudnn.deterministic = True
+torch.conv1d(x, x[:, :, None])
+"""
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_calls_of_libraries_are_counted_and_never_certified(tmp_path: Path) -> None:
+    _, said = run(tmp_path, LIBRARY, "-m", "mmulator", "exec", "--certify", "prog.py")
+    assert "certified" not in " ".join(said)
+    assert said[-1] == (
+        "mmulator: no findings, in 0 launches; 5 library calls not checked (one result by the library's word; no single "
+        "result is promised of convolution, cumsum)"
+    )
+    out, _ = run(tmp_path, LIBRARY, "-m", "mmulator", "exec", "--certify", "--json", "prog.py")
+    found = json.loads(out)
+    assert found["library_calls"] == {"calls": 5, "not_promised": {"convolution": 1, "cumsum": 1}} and "certificates" not in found
+    _, said = run(tmp_path, LIBRARY)
+    assert not any("library call" in line for line in said)
 
 
 FORGOTTEN = "forgotten", "half_filled", "copied_from_what_is_unwritten", "given_out_again"

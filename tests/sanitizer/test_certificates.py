@@ -274,6 +274,23 @@ def test_replicas_of_a_warp_may_exchange_what_they_read_if_the_whole_warp_does_n
     refused(REPLICAS.format("or.b32 a, v, -1; shfl.sync.bfly.b32 v, v, 1, 31, a;"), tail="")  # who takes part
 
 
+def test_a_load_under_a_guard_keeps_what_its_register_had() -> None:
+    load, guarded = "ld.global.u32 v, [q];", "mov.u32 v, 0;\n  setp.lt.u32 early, n, 32;\n  @early ld.global.u32 v, [q];"
+    body = REPLICAS.format("")
+    is_certified(body.replace(load, guarded), tail="")
+    refused(body.replace(load, guarded + "\n  setp.lt.u32 early, v, 32;\n  @early bra N; N:"), tail="")
+    refused(body.replace(load, f"{load}\n  setp.lt.u32 early, v, 32;\n  @early {load}"), tail="")
+
+
+def test_replicas_may_exchange_what_they_read_in_warps_that_store_nothing() -> None:
+    swap = "shfl.sync.bfly.b32 a, v, 16, 31, -1;\n  @one st.global.u32 [q+512], a;"
+    is_certified(REPLICAS.format(swap), tail="")
+    refused(REPLICAS.format(swap).replace("n, t, 31;", "n, t, 15;").replace("t, 32", "t, 16"), tail="", grid=1)
+    refused(REPLICAS.format("shfl.sync.bfly.b32 a, v, 16, 31, -1;\n  @!one st.global.u32 [q+512], a;"), tail="")
+    refused(REPLICAS.format("shfl.sync.bfly.b32 a, v, 16, 31, -1;\n  setp.gt.u32 early, a, 9; @early bra N; N:"), tail="")
+    refused(REPLICAS.format("shfl.sync.bfly.b32 a, v, 16, 31, -1;\n  @!one st.shared.u32 [tile], a;"), tail="")
+
+
 @pytest.mark.parametrize("name", USES)
 def test_replicas_that_use_what_they_read_are_not_certified(name: str) -> None:
     refused(REPLICAS.format(USES[name]), tail="")

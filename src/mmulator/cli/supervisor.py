@@ -12,6 +12,7 @@ import shlex
 import signal
 import sys
 import tempfile
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,6 +92,7 @@ def run(program: list[str], environment: dict[str, str], wanted: ReportRequest) 
             "known": sum(r.get("baselineState") == "unchanged" for r in results), "refused": refused,
             "findings": [f | {"kernel": row["kernel"], "group": n} for n, row in groups for f in row["findings"]],
             **({"certificates": certificates(gathered.certificates)} if gathered.certificates else {}),
+            **({"library_calls": library_calls(gathered.library)} if gathered.library else {}),
             **({"products": merged(gathered.products)} if gathered.products else {}),
             **({"profiles": profiled} if profiled else {}), **({"why": explained} if explained else {}),
             **({"next": after} if after else {}),
@@ -113,6 +115,13 @@ def certificates(rows: list[Row]) -> dict[str, Any]:
         "open": [row for row in rows if row["verdict"] != CERTIFIED],
         "needed": [row for row in rows if row["needed"] is not None],
     }  # fmt: skip
+
+
+def library_calls(calls: Counter[str]) -> dict[str, Any]:
+    """Calls of libraries in a certified program, none of which was checked: all, and those of which no library promises one
+    result.
+    """
+    return {"calls": calls.total(), "not_promised": {name: n for name, n in sorted(calls.items()) if name}}
 
 
 def _next(program: list[str], environment: dict[str, str], launches: int) -> str:

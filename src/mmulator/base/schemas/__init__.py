@@ -13,8 +13,8 @@ VERSIONS: dict[str, tuple[int, int]] = dict.fromkeys((
     "sparse-check", "sparse-file", "sparse-lanes", "sparse-word",
     "explore", "explore-export", "doctor", "cache", "cache-clear", "schemas", "error",
 ), (1, 0)) | {"cause": (1, 2), "why": (1, 1)} | dict.fromkeys(("findings", "check", "run"), (2, 0)) | dict.fromkeys(
-    ("report", "judge", "exec", "error"), (2, 1)
-)
+    ("report", "judge", "error"), (2, 1)
+) | {"exec": (2, 2)}
 
 
 def named(name: str) -> str:

@@ -194,6 +194,7 @@ EXEC = record(
     refused=optional(many(record("text: why", "whole: launches calls", "flag: handled"))),
     profiles=optional(many(PROFILE)), next=optional(TEXT), certificates=optional(_CERTIFICATES),
     why=optional(many(record("text: asked said kernel", answer=or_none(CAUSE)))), products=optional(_PRODUCTS),
+    library_calls=optional(record("whole: calls", not_promised=by_name(WHOLE))),
 )  # fmt: skip
 _STOP = record(
     "text: reason kernel text", "whole: step launch block warp lane lanes site", ptx_line=or_none(WHOLE), file=or_none(TEXT),

@@ -15,6 +15,7 @@ from mmulator.doors.libcuda import memory
 from mmulator.doors.libcuda.abi import Refused
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import state
+from mmulator.host.driver.findings import reader
 from mmulator.host.driver.products import products
 from mmulator.host.driver.streams import ordering
 from mmulator.matrix.instruction.cublas import LibraryProduct, chain, finished, is_chain, rounded
@@ -188,6 +189,7 @@ class LibraryGemm:
 def say(known: bool, kind: str) -> None:
     """Count a call for the report."""
     products().count(kind, known)
+    reader().called()
 
 
 def say_other(dtype: Any) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from mmulator.doors.cupy.arrays import ndarray, refuse, unwrap, wrap
 from mmulator.doors.launch_site import line_of_launch
 from mmulator.host.driver import current
+from mmulator.host.driver.findings import reader
 from mmulator.host.driver.products import products
 from mmulator.matrix.instruction.cublas import ALIGNED, LibraryProduct, chain, is_chain, placed, rounded
 
@@ -43,6 +44,7 @@ def _given(found: Any, out: Any) -> Any:
 
 def _product(a: Any, b: Any) -> Any:
     """A product of NumPy's arrays. Integers are exact; of two matrices of floats of one type the order may be known."""
+    reader().called()
     if np.result_type(a, b).kind in "biu":
         return np.matmul(a, b)
     type = _TYPES.get(a.dtype.char, a.dtype.name)

@@ -87,6 +87,18 @@ def take_the_first(heuristics: Any) -> None:
     heuristics.CachingAutotuner.bench = lambda self, launcher, *args, **kwargs: 1.0
 
 
+def take_the_first_way(algorithms: Any) -> None:
+    """Change torch._inductor.select_algorithm: of the ways to multiply or convolve the first is taken, as of configurations,
+    unless the program chooses among them itself.
+    """
+
+    def first(choices: list[Any]) -> list[Any]:
+        return choices[:1] if algorithms.get_algorithm_selector_cache().preprocessing_fns[-1] is first else choices
+
+    if hasattr(algorithms, "add_preprocessing_fn"):  # torch 2.9 has it
+        algorithms.add_preprocessing_fn(first)
+
+
 def without_graphs(inductor: Any) -> None:
     """Change torch._inductor: the modes of torch.compile that ask for CUDA graphs run without them. A graph saves the time of
     launches, and changes no bit.
@@ -210,6 +222,7 @@ def prepare() -> None:
     after_import("torch._inductor.config", configure)
     after_import("torch._inductor.runtime.benchmarking", measure)
     after_import("torch._inductor.runtime.triton_heuristics", take_the_first)
+    after_import("torch._inductor.select_algorithm", take_the_first_way)
     after_import("triton.backends", choose)
     after_import("tvm_ffi.cpp.extension", name_target)
     after_import("torch.utils.cpp_extension", compile_extensions)

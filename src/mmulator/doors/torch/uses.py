@@ -6,6 +6,7 @@ stream that it was allocated on, as with torch's own allocator. Backward passes 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 
 from mmulator.doors.torch import cuda_graphs, cuda_streams, objects
 from mmulator.host.driver import Stream, current
+from mmulator.host.driver.findings import reader
 from mmulator.host.driver.order import ProgramOrder
 from mmulator.host.driver.streams import ordering
 from mmulator.sanitizer.diagnostics.footprint import NONE, Used, together
@@ -23,6 +25,20 @@ MOST = 1 << 16  # runs of one tensor
 _COPIES = ("aten::copy_", "aten::copy")
 _known: dict[int, tuple[int, Stream]] = {}  # blocks of cuda by address: bytes, and the stream that allocated them
 _recorded: dict[int, set[int]] = {}  # by address, lanes that tensor.record_stream has named
+
+
+# Operators of which torch says (use_deterministic_algorithms) that two runs on one GPU may differ.
+_OPEN = re.compile(
+    r"_?convolution|index_add|index_put|_index_put_impl|put|scatter_(add|reduce)|histc|bincount|cumsum|kthvalue|median|nll_loss2d|"
+    r"(max_unpool|.*(pool|grid_sampler|upsample|_pad|embedding|ctc_loss)).*_backward|max_unpool.*"
+)
+
+
+def _not_promised(name: str) -> str:
+    """The name of an operator that may have several results; "" for others, or where the program forbids them."""
+    name = name.strip("_")
+    allowed = _OPEN.fullmatch(name) and not torch.are_deterministic_algorithms_enabled()
+    return name if allowed and not ("convolution" in name and torch.backends.cudnn.deterministic) else ""
 
 
 def _in_backward() -> bool:
@@ -86,6 +102,8 @@ def done(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) ->
         order.unseen += not waits and not args[0].is_cuda
         if not waits and args[0].is_cuda and args[1].is_pinned():
             order.kept(runs_of(args[1]), args[1])
+    if op.name not in _COPIES and (fresh or written):
+        reader().called(_not_promised(op.op._opname))
     with order.on(_here()):
         order.done(op.name.removeprefix("aten::"), Used(_whole(read), _whole(written + fresh)), waits)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -63,6 +64,7 @@ class Told(ProcessRecord):
     held: notes that were not asked for.
     certificates: verdicts on launches, where they were asked for.
     orders: the order of the program's operations.
+    library: calls of NVIDIA's and torch's libraries; "": those of one result, as the library says; others by name.
     """
 
     orders: Any = None
@@ -76,7 +78,13 @@ class Told(ProcessRecord):
         self.held: dict[tuple[str, ...], Finding] = {}
         self.found: dict[tuple[str, ...], Finding] = {}
         self.certificates: list[str] = []
+        self.library = Counter[str]()
         self.said = set[str]()
+
+    def called(self, name: str = "") -> None:
+        """Count a call of a library. name: its name, where the library does not promise one result."""
+        with self:
+            self.library[name] += 1
 
     def certified(self, kernel: str, certificate: Certificate | None) -> None:
         """Count a certificate; of one that is none, and of what is needed, each kernel's is told once."""
@@ -115,6 +123,10 @@ class Told(ProcessRecord):
 
     def finish(self) -> None:
         more = self.orders.unchecked() if self.orders is not None else []
+        if self.library and self.orders is not None and self.orders.driver.settings.certify:
+            more.insert(0, told_library(self.library))
+            if (file := gathering()) is not None:
+                file.library(self.library)
         if self.launches or self.found or more:
             held = f"{number(len(self.held), 'note')}: --strict" if self.held else ""
             cut = f"{number(self.cut, 'launch', 'es')} not looked at as a whole: findings had no room" if self.cut else ""
@@ -125,6 +137,13 @@ class Told(ProcessRecord):
 
                 certificates = "certificates: " + summary(self.certificates)
             say("mmulator: " + "; ".join(part for part in (head, certificates, held, cut, *more, register.line()) if part))
+
+
+def told_library(calls: Counter[str]) -> str:
+    """What a certificate does not cover: `2 library calls not checked (one result by the library's word)`."""
+    others = ", ".join(name for name in sorted(calls) if name)
+    word = ["one result by the library's word"] * bool(calls[""]) + [f"no single result is promised of {others}"] * bool(others)
+    return f"{number(calls.total(), 'library call')} not checked ({'; '.join(word)})"
 
 
 def ended(error: MmulatorError | None) -> Certificate | None:
@@ -224,6 +243,10 @@ class Gathering:
         """Add how many products of a library have its bits (host/driver/products.py)."""
         self._append([{"products": row}])
 
+    def library(self, calls: Counter[str]) -> None:
+        """Add the calls of libraries, which have no certificate."""
+        self._append([{"library": calls}])
+
     def stopped(self) -> None:
         """Note that a launch was stopped for what it had made (errors.NotFinite)."""
         self._append([{"stopped": True}])
@@ -243,6 +266,7 @@ class Gathered:
     stopped: whether a launch was stopped for what it had made.
     certificates: of launches.
     products: of NVIDIA's libraries, by process.
+    library: calls of libraries in a program that is certified, as of Told.
     """
 
     launches: int = 0
@@ -252,6 +276,7 @@ class Gathered:
     stopped: bool = False
     certificates: list[Row] = field(default_factory=list)
     products: list[Row] = field(default_factory=list)
+    library: Counter[str] = field(default_factory=Counter)
 
 
 def read(path: str | Path) -> Gathered:
@@ -273,6 +298,7 @@ def read(path: str | Path) -> Gathered:
                 gathered.explained.append(row["explained"])
             if "certificate" in row:
                 gathered.certificates.append(row["certificate"])
+            gathered.library.update(row.get("library", {}))
             if "products" in row:
                 gathered.products.append(row["products"])
     gathered.found, gathered.refused = [*found.values()], [*refused.values()]
