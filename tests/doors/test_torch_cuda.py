@@ -264,6 +264,7 @@ def elsewhere():
 fact("backward", backward)
 fact("in autograd's thread", elsewhere)
 fact("dynamic", dynamic)
+fact("template", template)
 """
 
 
@@ -275,9 +276,11 @@ def test_torch_compile_runs_inductors_kernels_here(tmp_path: Path) -> None:
     sine = pytest.approx(0.14112, abs=1e-5)
     assert facts == {
         "softmax, without a graph": "equal", "backward": "equal", "in autograd's thread": sine, "dynamic": [24.0, 48.0, 120.0],
+        "template": "equal",
     }  # fmt: skip
     launched = {json.loads(line).get("kernel", "") for line in report.read_text().splitlines()}
     assert any("softmax" in name for name in launched) and any("layer_norm" in name for name in launched), launched
+    assert sum("_tem_" in name for name in launched) == 1, launched  # the first of Triton's products, which is not measured
 
 
 LATE = """

@@ -91,12 +91,18 @@ def take_the_first_way(algorithms: Any) -> None:
     """Change torch._inductor.select_algorithm: of the ways to multiply or convolve the first is taken, as of configurations,
     unless the program chooses among them itself.
     """
+    kind, name = algorithms.AlgorithmSelectorCache, "_register_default_preprocessing_fns"
+    register = getattr(kind, name, None)  # older versions of torch have none, and measure
 
-    def first(choices: list[Any]) -> list[Any]:
-        return choices[:1] if algorithms.get_algorithm_selector_cache().preprocessing_fns[-1] is first else choices
+    def with_ours(cache: Any) -> None:
+        def first(choices: list[Any]) -> list[Any]:
+            return choices[:1] if cache.preprocessing_fns[-1] is first else choices
 
-    if hasattr(algorithms, "add_preprocessing_fn"):  # torch 2.9 has it
-        algorithms.add_preprocessing_fn(first)
+        register(cache)
+        cache.add_preprocessing_fn(first)
+
+    if register is not None:
+        setattr(kind, name, with_ours)
 
 
 def without_graphs(inductor: Any) -> None:

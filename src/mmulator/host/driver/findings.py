@@ -140,7 +140,7 @@ class Told(ProcessRecord):
 
 
 def told_library(calls: Counter[str]) -> str:
-    """What a certificate does not cover: `2 library calls not checked (one result by the library's word)`."""
+    """The words about calls that no certificate covers: `2 library calls not checked (one result by the library's word)`."""
     others = ", ".join(name for name in sorted(calls) if name)
     word = ["one result by the library's word"] * bool(calls[""]) + [f"no single result is promised of {others}"] * bool(others)
     return f"{number(calls.total(), 'library call')} not checked ({'; '.join(word)})"
