@@ -92,7 +92,7 @@ def take_the_first_way(algorithms: Any) -> None:
     unless the program chooses among them itself.
     """
     kind, name = algorithms.AlgorithmSelectorCache, "_register_default_preprocessing_fns"
-    register = getattr(kind, name, None)  # older versions of torch have none, and measure
+    register: Any = getattr(kind, name, None)  # older versions of torch have none, and measure
 
     def with_ours(cache: Any) -> None:
         def first(choices: list[Any]) -> list[Any]:
