@@ -66,6 +66,19 @@ wait: {load} c, [r+4]; setp.eq.u32 x, c, 0; @x bra wait;
   ld.global.u32 v, [q+4]; add.u32 s, s, v;
 give: st.global.u32 [q], s; {store} [r], 1;
 """
+COUNTED = """  @!one bra done;
+  sub.u32 a, n, 1; {count} [m], 1; setp.ne.u32 x, c, a; @x bra done;
+  st.global.u32 [m], 9;
+"""
+TWICE = """  @!one bra done;
+  setp.eq.u32 x, b, 1; @x bra take;
+  {before} mov.u32 i, 0;
+more: {store}; add.u32 i, i, 1; setp.lt.u32 x, i, 2; @x bra more;
+  st.relaxed.gpu.global.u32 [m+64], 1; bra done;
+take: ld.relaxed.gpu.global.u32 c, [m]; setp.eq.u32 x, c, 0; @x bra take;
+late: ld.relaxed.gpu.global.u32 c, [m+64]; setp.eq.u32 x, c, 0; @x bra late;
+  st.global.u32 [m], 5;
+"""
 QUEUE = """  @!one bra done;
 more: atom.global.add.u32 c, [m], 1; setp.ge.u32 x, c, 3; @x bra done;
   mul.wide.u32 r, c, 4; add.u64 r, o, r; {item} bra more;
@@ -80,6 +93,25 @@ wait: {load} c, [m]; xor.b32 c, c, s; and.b32 c, c, 2147483648; setp.eq.u32 x, c
 meet: bar.sync 0;
 """
 SYNCED = "  @one st.global.u32 [q], 9;\n" + GRID + "  @!one bra done;\n" + SUM + "  st.global.u32 [f], s;"
+ROUND = """  {before} atom{arrive}.gpu.global.add.u32 c, [m], 1; setp.eq.u32 x, c, a; @x bra open{k};
+wait{k}: ld{wait}.gpu.global.u32 c, [m+4]; setp.ne.u32 x, c, {k}; @x bra wait{k}; bra on{k};
+open{k}: {reset} st{open}.gpu.global.u32 [m+4], {k};
+on{k}: {after} xor.b32 c, b, 1; mul.wide.u32 q, c, 4; add.u64 q, p, q; ld.global.u32 v, [q+{at}];
+  mul.wide.u32 q, b, 4; add.u64 q, p, q; st.global.u32 [q+{at}+64], v;
+"""
+TWO_FLAGS = """  setp.ne.u32 x, b, 0; @x bra give;
+  @one st.shared.u32 [flag], 0; bar.sync 0; @!one bra first;
+wait: {load} c, [m]; setp.eq.u32 x, c, 0; @x bra wait; {after}
+first: bar.sync 0;
+  @!one bra take;
+late: {load} c, [m+64]; setp.eq.u32 x, c, 0; @x bra late; {last}
+  st.relaxed.cta.shared.u32 [flag], 1;
+take: {meet} setp.ne.u32 x, t, {by}; @x bra done;
+see: ld.relaxed.cta.shared.u32 c, [flag]; setp.eq.u32 x, c, 0; @x bra see;
+  ld.global.u32 v, [p+4]; st.global.u32 [f], v; bra done;
+give: @!one bra done; st.global.u32 [p], 5; st.release.gpu.global.u32 [m], 1; st.global.u32 [p+4], 6;
+  st.release.gpu.global.u32 [m+64], 1;
+"""
 LAMPORT = """  @!one bra done;
   setp.ne.u32 x, b, 0; @x bra take;
   st.volatile.global.v4.u32 [p], {{3, 4, 5, 6}}; bra done;
@@ -97,11 +129,26 @@ FREE = "atom.global.exch.b32 c, [m], 0"
 TAKEN = "atom.global.cas.b32 c, [m], 0, 1; setp.ne.u32 x, c, 0; @x bra spin;"
 ACQUIRE, RELEASE = "ld.acquire.gpu.global.u32", "st.release.gpu.global.u32"
 RELAXED, PLAIN = "ld.relaxed.gpu.global.u32", "st.global.u32"
+TICKET = "atom.relaxed.gpu.global.add.u32 c,"
+RESET = LAST.format(before=FENCE, after=FENCE) + " st.global.u32 [m], 5;"
+BY_NEXT = "setp.eq.u32 y, t, 1; @y st.global.u32 [m], 5; @!one bra done;"  # by the next thread of the block
+ROUNDS = "  @!one bra done; sub.u32 a, n, 1; st.global.u32 [q], b;" + "".join(
+    ROUND.replace("{k}", str(k)).replace("{at}", str(64 * k - 64)) for k in (1, 2)
+)
+FLAGS = {"load": "ld.relaxed.gpu.global.u32", "after": "fence.acq_rel.gpu;", "last": "fence.acq_rel.gpu;", "by": 0, "meet": ""}
+SAID = {"arrive": ".acq_rel", "wait": ".acquire", "open": ".release", "before": "", "after": "", "reset": "st.global.u32 [m], 0;"}
+UNSAID = {"arrive": ".relaxed", "wait": ".relaxed", "open": ".relaxed", "before": FENCE, "after": FENCE,
+          "reset": f"{FENCE} st.global.u32 [m], 0; {FENCE}"}  # fmt: skip
 ARRIVE = "red.release.gpu.global.add.u32 [m], 1;"
 
 # name -> (program, blocks, interleavings)
 RIGHT = {
     "last block": (LAST.format(before=FENCE, after=FENCE), 3, 6),
+    "last block, reset": (RESET, 3, 6),
+    "last block, reset by another thread": (LAST.replace("@!one bra done;\n  {after}", BY_NEXT + "\n {after}").format(
+        before=FENCE, after=FENCE), 3, 6),
+    "last of tickets": (COUNTED.format(count=TICKET), 3, 6),
+    "last of tickets, read": (COUNTED.format(count=TICKET).replace("st.global.u32 [m], 9", "ld.global.u32 v, [m]"), 3, 6),
     "lock": (LOCK.format(acquire=".acquire.gpu.global", after="", before="", unlock=f"{RELEASE} [m], 0"), 3, 6),
     "lock with fences": (LOCK.format(acquire=".global", after=FENCE, before=FENCE, unlock=FREE), 2, 2),
     "lock by exchange": (EXCHANGED.format(acquire=".global", after=FENCE, before=FENCE, unlock=FREE), 2, 2),
@@ -114,11 +161,27 @@ RIGHT = {
     "fixup": (FIXUP.format(store=RELEASE, load=ACQUIRE), 4, 1),
     "queue": (QUEUE.format(item="st.global.u32 [r], c;"), 2, None),
     "grid sync": (SYNCED.format(before=FENCE, after=FENCE, load="ld.volatile.global.u32"), 3, 6),
+    "barrier that resets itself": (ROUNDS.format(**SAID), 2, 4),
+    "barrier that resets itself, fences": (ROUNDS.format(**UNSAID), 2, 4),
+    "two flags": (TWO_FLAGS.format(**FLAGS), 2, 1),
+    "two flags, another thread": (TWO_FLAGS.format(**FLAGS | {"by": 1, "meet": "bar.sync 0;"}), 2, 1),
     "lamport": (LAMPORT.format(), 2, 1),
 }  # fmt: skip
 BROKEN = {
     "last block, no fence": (LAST.format(before="", after=FENCE), 3),
     "last block, no fence after": (LAST.format(before=FENCE, after=""), 3),
+    "last block, reset without a fence": (LAST.format(before="", after=FENCE) + " st.global.u32 [m], 5;", 3),
+    "last block, reset by each": (RESET.replace("ld.shared.u32 s", "@one st.global.u32 [m], 5; ld.shared.u32 s"), 3),
+    "last but one of tickets": (COUNTED.format(count=TICKET).replace("sub.u32 a, n, 1", "sub.u32 a, n, 2"), 3),
+    "last of tickets, of the block": (COUNTED.format(count=TICKET.replace("gpu", "cta")), 3),
+    "no ticket": (COUNTED.format(count=TICKET).replace("setp.ne.u32 x, c, a; @x bra done;", ""), 3),
+    "no ticket, a sum": (COUNTED.format(count="mov.u32 c, a; red.relaxed.gpu.global.add.u32"), 3),
+    "a store between tickets": (COUNTED.format(count=TICKET).replace(TICKET, """setp.eq.u32 x, b, 0; @x bra first;
+early: ld.relaxed.gpu.global.u32 c, [m]; setp.lt.u32 x, c, b; @x bra early;
+  setp.eq.u32 x, b, 1; @x st.relaxed.gpu.global.u32 [m], 2; @x bra done;
+first: """ + TICKET), 3),
+    "one of two sums was seen": (TWICE.format(before=FENCE, store="red.relaxed.gpu.global.add.u32 [m], 1"), 2),
+    "one of two stores was seen": (TWICE.format(before=FENCE, store="st.relaxed.gpu.global.u32 [m], 7"), 2),
     "lock, no release": (LOCK.format(acquire=".global", after=FENCE, before="", unlock=FREE), 2),
     "lock, no acquire": (LOCK.format(acquire=".global", after="", before=FENCE, unlock=FREE), 2),
     "lock, plain release": (LOCK.format(acquire=".global", after=FENCE, before=FENCE, unlock=f"{PLAIN} [m], 0"), 2),
@@ -139,6 +202,17 @@ BROKEN = {
     "queue, who took it": (QUEUE.format(item="st.global.u32 [r], b;"), 2),
     "grid sync, no fence": (SYNCED.format(before="", after=FENCE, load="ld.volatile.global.u32"), 3),
     "circle": (CIRCLE, 2),
+    "barrier, opened without release": (ROUNDS.format(**SAID | {"open": ".relaxed"}), 2),
+    "barrier, waits without acquire": (ROUNDS.format(**SAID | {"wait": ".relaxed"}), 2),
+    "barrier, arrives without release": (ROUNDS.format(**SAID | {"arrive": ".acquire"}), 2),
+    "barrier, arrives without acquire": (ROUNDS.format(**SAID | {"arrive": ".release"}), 2),
+    "barrier, reset by who waits": (ROUNDS.format(**SAID | {"reset": "", "after": "st.global.u32 [m], 0;"}), 2),
+    "barrier, not reset": (ROUNDS.format(**SAID | {"reset": ""}), 2),
+    "barrier, no fence before": (ROUNDS.format(**UNSAID | {"before": ""}), 2),
+    "barrier, no fence after": (ROUNDS.format(**UNSAID | {"after": ""}), 2),
+    "two flags, one fence": (TWO_FLAGS.format(**FLAGS | {"last": ""}), 2),
+    "two flags, the other fence": (TWO_FLAGS.format(**FLAGS | {"after": "", "last": ""}), 2),
+    "two flags, another thread, one barrier": (TWO_FLAGS.format(**FLAGS | {"by": 1}), 2),
 }  # fmt: skip
 
 

@@ -122,6 +122,12 @@ def _meets(ins: Instruction) -> bool:
     return alone and e.counted_as in ("memory", "atomic") and e.memory not in (MemoryEffect.NONE, MemoryEffect.COPY)
 
 
+def comes_in_order(ins: Instruction, unread: frozenset[str]) -> bool:
+    """Whether it shows which place among others an atomic operation has. unread: results that nothing reads."""
+    op, of = (dict(ins.form.modifiers).get(word, "") for word in ("op", "type"))
+    return op in MIXED or of in FLOATS or not uses_and_defs(ins)[1] <= unread
+
+
 def _why(ins: Instruction, block: Block, unread: frozenset[str], fences: bool) -> str:
     """The words for what the schedule chooses by an instruction; "" for nothing. fences: whether there are fences of memory."""
     effects, words = ins.effects, {w for word in ins.modifiers for w in (word, word.partition("::")[0])}

@@ -147,6 +147,8 @@ def order_stored(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order: 
         lanes = fenced_lanes(o, k, mask, RELEASED)
     if lanes == 0 and ((order & LOADS) != 0 or (o.location_count == 0 and has_world(cluster) == 0)):
         return
+    if not releases and lanes != 0 and o.launch.certifies != 0:
+        k.clock = k.clock + 1  # so that who has seen a store has not seen the next one of this instruction
     addresses = load(U64, at) | base
     c = cast_ptr(Collector, stack(u32, 2 * PLANES))
     for p in unrolled(2 * PLANES):

@@ -47,6 +47,7 @@ StrongWrite = Struct("StrongWrite", [("cluster", u32), ("warp", u32), ("clock", 
 # Such a write whose value lanes have loaded from an address; since: their clock then.
 Observation = Struct("Observation", [("at", u64), ("write", StrongWrite), ("lanes", u32), ("since", u32)])
 OBSERVATIONS = 4  # that a warp keeps
+SPARE_AGENTS = 256  # of a cluster, besides those of its threads
 
 MEETINGS = 8  # that a warp keeps
 # The clock and views of a warp's lanes.

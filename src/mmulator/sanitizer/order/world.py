@@ -3,8 +3,9 @@
 A *snapshot* is a copy of a view, in a pool for all clusters; a *row* has a snapshot of each cluster. A release to a location
 makes a row there. A thread that acquires it becomes a *foreign agent*: an agent of its cluster with a row of its own, into
 which the location's row is joined. A thread whose view includes this agent, by barriers and so on, is ordered after everything
-in the row. An agent has one row, the newest: a thread that synchronised with its first acquisition, and not with a later one,
-counts as if it had with both.
+in the row. So what a thread acquires after others may have heard of its agent, or in another way (relaxed, together with other
+lanes), is another agent's. Where a launch is not certified and few agents are left, it is not: who synchronised with a first
+acquisition, and not with a later one, counts as if it had with both.
 """
 
 from typing import Any
@@ -32,6 +33,7 @@ from mmulator.sanitizer.order.views import (
     FIRST,
     NO_AGENT,
     NOTHING,
+    SPARE_AGENTS,
     U32,
     Orders,
     StrongWrite,
@@ -61,8 +63,12 @@ World = Struct("World", [
     ("row_free", ptr_to(u32)), ("rows", ptr_to(u32)), ("places", ptr_to(Place)),
 ])  # fmt: skip
 
-# An agent of a cluster that has acquired releases of other clusters. place, version: its last acquisition.
-ForeignAgent = Struct("ForeignAgent", [("agent", u32), ("row", u32), ("place", u64), ("version", u32)])
+# An agent of a cluster that has acquired releases of other clusters. place, version: its last acquisition. lanes, plane, since:
+# which lanes acquired, in which plane, and the clock of their warp (0: none yet).
+ForeignAgent = Struct("ForeignAgent", [
+    ("agent", u32), ("row", u32), ("place", u64), ("version", u32), ("lanes", u32), ("plane", u32), ("since", u32),
+])  # fmt: skip
+RESERVE = SPARE_AGENTS // 2  # agents that are kept for mbarriers where the launch is not certified
 
 
 def world_of(cluster: Any) -> Any:
@@ -292,8 +298,22 @@ def tell_world(w: ptr_to(Warp), at: u64, id: u32, site: u32) -> None:
 
 
 @native
+def says_no_more(world: ptr_to(World), row: u32, id: u32) -> boolean:
+    """Whether row `id` has nothing that `row` has not."""
+    if row == ALL or row == id:
+        return True
+    if row == NOTHING or id == ALL:
+        return False
+    for i in range(world.clusters):
+        one = row_at(world, id)[i]
+        if one != NOTHING and one != row_at(world, row)[i]:
+            return False
+    return True
+
+
+@native
 def stranger_of(w: ptr_to(Warp), lane: u32) -> ptr_to(ForeignAgent):
-    """The foreign agent of a lane, known or new; null if there is no agent left."""
+    """The newest foreign agent of a lane, known or new; null if there is no agent left."""
     cluster = w.cta.cluster
     o = orders_of(cluster)
     k = knower_of(o, w)
@@ -308,6 +328,7 @@ def stranger_of(w: ptr_to(Warp), lane: u32) -> ptr_to(ForeignAgent):
         s.agent = agent
         s.row = NOTHING
         s.place = 0
+        s.since = 0
     return strangers + (k.stranger[lane] - 1)
 
 
@@ -340,15 +361,28 @@ def hear_world(w: ptr_to(Warp), mask: u32, at: u64, plane: u32) -> None:
             o.all_strangers = 1
     elif entry.row != NOTHING:
         note_seen(w, mask, at, entry.write)
-        s = stranger_of(w, trailing_zeros(mask))
+        k = knower_of(o, w)
+        first = trailing_zeros(mask)
+        s = stranger_of(w, first)
+        before = u32(NOTHING)
+        if u64(s) != 0 and (launch.certifies != 0 or o.next_agent + RESERVE < o.stride):
+            alike = s.lanes == mask and s.plane == plane
+            if s.since != 0 and not (alike and (s.since == k.clock or says_no_more(world, s.row, entry.row))):
+                if alike:
+                    before = s.row
+                k.stranger[first] = 0
+                s = stranger_of(w, first)
         if u64(s) == 0:
             o.all_strangers = 1
         else:
+            s.lanes = mask
+            s.plane = plane
             if s.place != at or s.version != entry.version or s.row == NOTHING:
                 s.place = at
                 s.version = entry.version
+                s.since = k.clock
                 if s.row == NOTHING:
-                    s.row = new_row(launch, world)
+                    s.row = join_rows(launch, world, new_row(launch, world), before)
                 s.row = join_rows(launch, world, s.row, entry.row)
                 if entry.row >= FIRST:
                     own = row_at(world, entry.row)[cluster.number]

@@ -30,7 +30,7 @@ from mmulator.base.codegen.types import boolean, ptr, ptr_to, u32, u64
 from mmulator.ptx.program.addresses import RANK_SHIFT, SHARED_BASE
 from mmulator.runtime.native.hooks.events import SCOPES
 from mmulator.runtime.native.state import FULL, LANES, Warp
-from mmulator.sanitizer.shadow.before import are_rewrites, known_lanes, surely_known, together
+from mmulator.sanitizer.shadow.before import are_rewrites, is_link, known_lanes, surely_known, together
 from mmulator.sanitizer.shadow.judgement import SIZES
 from mmulator.sanitizer.shadow.readers import joined, read_by_itself
 from mmulator.sanitizer.shadow.records import (
@@ -244,6 +244,9 @@ def cells_fine(a: ptr_to(Actor), cells: ptr_to(u64), leaders: u32, entries: ptr_
         kept = U32(u32(0))
         if (a.flags & STRONG) != 0:
             kept = select(readers != 0, readers, select(weak != 0, last, kept))
+        if (a.flags & (STRONG | ATOMIC)) != 0 and of_launch(a.cluster).certifies != 0:
+            if (mask_bits(readers != 0) & leaders) != 0 and not is_link(a, a.store.records + a.record):
+                return False
         if (a.flags & ATOMIC) != 0 and of_launch(a.cluster).certifies != 0:
             if (mask_bits(weak != 0) & leaders) != 0:
                 return False

@@ -5,6 +5,7 @@ from typing import Any
 from mmulator.base.codegen.lang import native
 from mmulator.base.codegen.ops import bits_of, cast_ptr, funnel_left, load, mask_bits, maximum, minimum, trailing_zeros
 from mmulator.base.codegen.types import boolean, ptr_to, u32, u64
+from mmulator.runtime.native.hooks.events import SCOPES
 from mmulator.sanitizer.order import views
 from mmulator.sanitizer.order.clocks import agent_of, has_seen, knows, knows_all, now
 from mmulator.sanitizer.order.views import U32, entries_of, knower_of, orders_of
@@ -14,6 +15,7 @@ from mmulator.sanitizer.shadow.judgement import SIZES, conflict, steady_broken
 from mmulator.sanitizer.shadow.records import (
     ATOMIC,
     BEYOND,
+    CHOOSES,
     KIND_SHIFT,
     LANE_BITS,
     LANE_MASK,
@@ -320,13 +322,31 @@ def knows_past(a: ptr_to(Actor), r: ptr_to(Record)) -> boolean:
     return True
 
 
+@native(inline=True)
+def is_link(a: ptr_to(Actor), r: ptr_to(Record)) -> boolean:
+    """Whether a record is of an atomic operation that each later one at its place sees, if no store comes between: its scope has
+    all threads in it that can access the place.
+    """
+    least = u32(SCOPES["gpu"])
+    if a.store.foreign == 0:
+        least = u32(SCOPES["cta"]) + u32(a.cluster.cta_count > 1)
+    both = u32(ATOMIC | STRONG)
+    return kind_of(r.flags) == 0 and (r.flags & both) == both and ((r.flags >> SCOPE_SHIFT) & SCOPE_MASK) >= least
+
+
 @native
-def may_overwrite(a: ptr_to(Actor), r: ptr_to(Record), lane: u32, lanes: u32, wrote: u32) -> None:
-    """Report the actor's access and an unordered one of threads (judgement.py)."""
-    a.past = 0
-    if r.over != 0:
-        a.past = u32(not knows_past(a, r))
-    conflict(a, r, lane, lanes, wrote)
+def comes_after_all(a: ptr_to(Actor), last: u32) -> boolean:
+    """Whether a weak actor comes after the newest atomic operation of a cell, and so after all that this one has seen, one through
+    the other (PTX ISA 9.1, Causality Order: an operation precedes what comes after a read that observes it). In another order
+    of theirs it might not, so that order must be explored: the newest chooses, or a strong load has seen it.
+    """
+    number = last >> LANE_BITS
+    r = a.store.records + number
+    if number == 0 or of_launch(a.cluster).certifies == 0 or a.asynchronous != 0 or (a.flags & STRONG) != 0 or not is_link(a, r):
+        return False
+    if (r.flags & CHOOSES) != 0 and knows_exactly(a, r, number, turned(r.lanes, last & LANE_MASK)):
+        return True
+    return has_seen_all(a, r)
 
 
 @native(inline=True)
@@ -395,7 +415,10 @@ def check_access(a: ptr_to(Actor), item: u32, wrote: u32) -> None:
             # lanes of one store wrote these bytes, one of them in order, and all the same value (else: LANES_DIFFER)
             doubt(a.w, Doubt.ONE_OF_LANES, a.site, a.lanes, a.at, u32(a.bytes), r.site + 1, r.cta, r.warp, lanes)
             return
-        may_overwrite(a, r, item & LANE_MASK, lanes, wrote)
+        a.past = 0
+        if r.over != 0:
+            a.past = u32(not knows_past(a, r))
+        conflict(a, r, item & LANE_MASK, lanes, wrote)
     elif (a.flags & r.flags & ATOMIC) != 0:
         meet(a, r)
     else:

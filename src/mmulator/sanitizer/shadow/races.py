@@ -69,7 +69,7 @@ def thread_acts(
     a.mask = mask
     a.read_site = 0
     a.fine = 0
-    flags = (access & (rec.READ | rec.WRITE | rec.ATOMIC)) | rec.PER_LANE | (s.launch.flags[site] & rec.WHOLE)
+    flags = (access & (rec.READ | rec.WRITE | rec.ATOMIC)) | rec.PER_LANE | (s.launch.flags[site] & ~u32(rec.STEADY))
     a.plain = u32((access & (rec.WRITE | rec.ATOMIC | LATER)) == rec.WRITE)
     if (s.order & Order.STRONG) != 0:
         flags = flags | rec.STRONG | (((s.order >> ORDER_SCOPE) & rec.SCOPE_MASK) << rec.SCOPE_SHIFT)

@@ -2,7 +2,8 @@
 
 from mmulator.base.codegen.lang import native
 from mmulator.base.codegen.types import boolean, ptr_to, u32, u64
-from mmulator.sanitizer.shadow.before import UNORDERED, check_access, issue_level, known_lanes, turned
+from mmulator.sanitizer.shadow.before import UNORDERED, check_access, comes_after_all, is_link, issue_level, known_lanes, turned
+from mmulator.sanitizer.shadow.judgement import SIZES
 from mmulator.sanitizer.shadow.records import (
     ATOMIC,
     CROWD,
@@ -135,8 +136,11 @@ def with_reader(a: ptr_to(Actor), readers: u32) -> u32:
 
 
 @native
-def check_readers(a: ptr_to(Actor), readers: u32) -> None:
-    """Check an access against the writes that a list of readers keeps, and a write against all readers, too."""
+def check_readers(a: ptr_to(Actor), last: u32, readers: u32) -> None:
+    """Check an access against the writes that a list of readers keeps, and a write against all readers, too. last: the last
+    write."""
+    after_all = comes_after_all(a, last)
+    newest = (a.store.records + (last >> LANE_BITS)).flags
     if (readers & LIST) == 0:
         r = a.store.records + (readers >> LANE_BITS)
         if ((a.flags | r.flags) & WRITE) != 0:
@@ -151,6 +155,9 @@ def check_readers(a: ptr_to(Actor), readers: u32) -> None:
             if a.kept == 0:  # a write of another value, or one that is ordered after the last
                 forget_reader(a)
         elif ((a.flags | r.flags) & WRITE) != 0:
+            if after_all and r.passed == 0 and is_link(a, r) and ((r.flags ^ newest) & SIZES) == 0:
+                left = node.next
+                continue
             check_access(a, (node.entry & ~u32(LANE_MASK)) | ((node.entry + lane) & LANE_MASK), r.flags & WRITE)
         left = node.next
 
@@ -190,11 +197,25 @@ def was_read(store: ptr_to(Store), readers: u32) -> u32:
 
 
 @native
+def pass_atomics(a: ptr_to(Actor), readers: u32) -> None:
+    """Note that later atomic operations may not have seen those of a list."""
+    if (readers & LIST) == 0:
+        (a.store.records + (readers >> LANE_BITS)).passed = 1
+        return
+    left = (readers & ~u32(LIST)) >> LANE_BITS
+    while left != 0:
+        node = a.store.nodes + left
+        (a.store.records + (node.entry >> LANE_BITS)).passed = 1
+        left = node.next
+
+
+@native
 def with_write(a: ptr_to(Actor), last: u32, readers: u32) -> u32:
     """The readers of a cell after a weak write: none, or for a certificate those before it and the last write, if nothing orders
     the two, so that later writes are judged against both."""
     if a.kept == 0 or of_launch(a.cluster).certifies == 0:
         return 0
+    pass_atomics(a, readers)
     if readers == 0 or readers == last:
         return last
     lane = readers & LANE_MASK
@@ -227,6 +248,8 @@ def behind(a: ptr_to(Actor), last: u32, readers: u32) -> u32:
     if (a.flags & (STRONG | ATOMIC)) == 0:
         return with_write(a, last, readers)
     kept = readers
+    if readers != 0 and of_launch(a.cluster).certifies != 0 and not is_link(a, a.store.records + a.record):
+        pass_atomics(a, readers)
     if readers == 0 and last != 0:
         if ((a.store.records + (last >> LANE_BITS)).flags & (STRONG | ATOMIC)) == 0:
             kept = last

@@ -41,6 +41,7 @@ WHOLE = 1 << 11  # an instruction of the whole warp, whose parts may overlap
 KIND_SHIFT, KIND_MASK = 12, 15
 PATTERN_SHIFT, PATTERN_MASK = 16, 7  # swizzle of a tensor copy to shared memory (checks/proxy_operands.py)
 SIZE_SHIFT, SIZE_MASK = 19, 7  # of a strong access: log2 of the bytes of an element
+CHOOSES = 1 << 22  # an atomic operation whose place among others shows (ptx/program/choices.py)
 PROXY_FROM = int(AccessKind.BULK)
 
 LANE_BITS = 5
@@ -60,10 +61,11 @@ MOST = 1 << 26  # records, nodes: a number and a lane have 31 bits
 #     the bytes, or 0; for an asynchronous write its number, and below that its lane (LANE_BITS), so that each has a record.
 # over: for a write, where a launch is certified, what it made the cells forget: 0 for nothing, a node of a list of writes and
 #     readers without their lanes, or MIXED. over_last, over_readers: the newest of them.
-# cut: of an atomic operation, where a launch is certified: the list of those before it had no room for all.
+# cut, passed: of an atomic operation, where a launch is certified: the list of those before it had no room for all; a store came
+#     after it, so that later atomic operations may not have seen it.
 Record = Struct("Record", [
     ("agent", u32), ("clock", u32), ("cluster", u32), ("site", u32), ("flags", u32), ("lanes", u32), ("cta", u32), ("warp", u32),
-    ("all", u32), ("since", u32), ("cut", u32), ("over", u32), ("over_last", u32), ("over_readers", u32),
+    ("all", u32), ("since", u32), ("cut", u32), ("passed", u32), ("over", u32), ("over_last", u32), ("over_readers", u32),
 ])  # fmt: skip
 # A node of a list of readers, which many cells share: a record and a lane, relative to the lane in the cell; and the next node,
 # or 0. Lists are immutable.
@@ -287,6 +289,7 @@ def record_of(a: ptr_to(Actor), lanes: u32, since: u32) -> u32:
     new.over_last = 0
     new.over_readers = 0
     new.cut = 0
+    new.passed = 0
     keep_order("release")
     slot[0] = u64(number) | (u64(spread) << 32)
     return number

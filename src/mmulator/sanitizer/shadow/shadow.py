@@ -88,13 +88,13 @@ def visit(a: ptr_to(rec.Actor), cells: ptr_to(u64), count: u32, granule: u32, at
                     if a.read_site != 0 and a.entry != 0:
                         number = rec.record_of(a, a.shape, a.read_site)
                         new = u64((number << rec.LANE_BITS) | a.lane)
-                check_readers(a, readers)
+                check_readers(a, last, readers)
             if a.kept == 0 and cell != 0 and of_launch(a.cluster).certifies != 0:
                 rec.forget_past(a, u32(new) >> rec.LANE_BITS, last, readers)
             new = new | (u64(behind(a, last, readers)) << 32)
         else:
             if readers != 0 and number != 0 and keeps_atomics(a, number):
-                check_readers(a, readers)
+                check_readers(a, last, readers)
             if a.entry != 0 and readers != a.entry:
                 new = (u64(with_reader(a, readers)) << 32) | u64(last)
         if new != cell:

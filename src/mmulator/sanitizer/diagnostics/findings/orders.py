@@ -13,10 +13,10 @@ from mmulator.runtime.launch.pages import blank
 from mmulator.runtime.launch.resident import Resident
 from mmulator.runtime.native.state import COPIES, LANES, NUM_BARRIERS
 from mmulator.sanitizer.order.locations import LOCATIONS, PHASERS, Location, Phaser
-from mmulator.sanitizer.order.views import ALL, FIRST, ISSUES, PROXIES, Collector, Orders, WarpClocks
+from mmulator.sanitizer.order.views import ALL, FIRST, ISSUES, PROXIES, SPARE_AGENTS, Collector, Orders, WarpClocks
 from mmulator.sanitizer.order.world import PLACES, ForeignAgent, Place, World
 
-SPARE_AGENTS, VIEWS_OF_THREAD = 256, 64
+VIEWS_OF_THREAD = 64
 MOST_VIEWS, MOST_SNAPSHOTS, MOST_ROWS = 1 << 28, 1 << 27, 1 << 26  # bytes; unused pages cost no memory
 LEAST_VIEWS = 256
 _WORD = np.dtype(np.uint32)
@@ -56,7 +56,7 @@ def of_cluster(resident: Resident) -> list[np.ndarray]:
         "pool": pool, "counts": blank(capacity, _WORD), "free": blank(capacity, _WORD),
         "knowers": _bytes(WarpClocks, warps), "barriers": _bytes(Collector, ctas * NUM_BARRIERS), "gone": _bytes(Collector, ctas),
         "phasers": _bytes(Phaser, PHASERS * kernel.mbarriers), "locations": _bytes(Location, LOCATIONS),
-        "issues": _bytes(Collector, ISSUES * warps * bool(kernel.matrix.tiles)), "strangers": _bytes(ForeignAgent, threads),
+        "issues": _bytes(Collector, ISSUES * warps * bool(kernel.matrix.tiles)), "strangers": _bytes(ForeignAgent, stride),
     }  # fmt: skip
     base, least = threads * (1 + copies), PROXIES if kernel.mbarriers or kernel.movers or kernel.matrix.tiles else 1
     return _filled(
