@@ -113,6 +113,32 @@ def test_integers_that_commute_are_certified(op: str) -> None:
     is_certified(f"  mov.u32 v, 1;\n  red.shared.{op} [tile], t;\n  atom.shared.{op} n, [tile], t;\n", grid=2)
 
 
+def test_sums_beside_fences_are_no_choices() -> None:
+    """Nothing comes after a sum because of others' sums, whatever it says."""
+    own = "  mov.u32 v, 1;\n  mov.u32 n, %ctaid.x;\n  mul.wide.u32 s, n, 4;\n  add.u64 p, p, s;\n"
+    own += "  st.global.u32 [p+64], 7;\n"
+    for one in ("red.global.add.u32", "red.release.gpu.global.add.u32", "atom.acq_rel.gpu.global.add.u32 a,"):
+        alone = own + f"  fence.acq_rel.gpu;\n  sub.u64 p, p, s;\n  {one} [p+256], 1;\n  fence.acq_rel.gpu;\n"
+        is_certified(alone, block=1, grid=3)
+        found = certificate(alone + "  ld.global.u32 v, [p+64];\n", block=1, grid=3)
+        assert found.verdict == COUNTEREXAMPLE and "nothing orders" in found.reasons[0].why
+
+
+def test_an_answer_that_a_function_returns_is_read() -> None:
+    text = """.version 8.0
+.target sm_90
+.address_size 64
+.func (.reg .b32 r) count (.reg .b64 p) { atom.global.add.u32 r, [p], 1; ret; }
+.visible .entry k(.param .u64 out) {
+  .reg .b32 v, n; .reg .b64 p, q;
+  ld.param.u64 p, [out]; call (v), count, (p);
+  mov.u32 n, %ctaid.x; mul.wide.u32 q, n, 4; add.u64 q, p, q; st.global.u32 [q+64], v; ret;
+}
+"""
+    found = mm.Module.load(text)["k"].launch(4, 1, [np.zeros(64, np.uint32)], certify=True).certificate
+    assert found is not None and found.verdict == COUNTEREXAMPLE, found
+
+
 def test_two_operations_at_once_do_not_commute() -> None:
     assert "several" in reason("  mov.u32 v, 1;\n  red.shared.add.u32 [tile], t;\n  red.shared.max.u32 [tile], t;\n")
 

@@ -15,6 +15,8 @@ from mmulator.compiler.lowering.operands import elements, space_of, write_result
 from mmulator.isa.effects import MemoryEffect
 from mmulator.isa.types import type_bits
 from mmulator.ptx.program.addresses import SLOT_CONST, SLOT_LOCAL, SLOT_PARAM, SLOT_SHARED, SLOT_SHIFT
+from mmulator.ptx.program.choices import is_sum
+from mmulator.ptx.program.frames import unread_results
 from mmulator.ptx.program.uniform import is_plain_load, neighbours
 from mmulator.ptx.program.uniform import runs as uniform_runs
 from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, Symbol
@@ -73,6 +75,8 @@ def ordering(e: Emitter, ins: Instruction, space: str, at: Value) -> Iterator[No
     does = _DOES.get(ins.effects.memory, events.LOADS | events.STORES)
     element = type_bits(form["type"]) // (16 if form["type"].endswith("x2") else 8)  # the two of a packed type are accessed alone
     how = order_of(sem, form["scope"] or "gpu") | does | (element.bit_length() - 1) << events.SIZE_SHIFT
+    if e.events is not None and ins.effects.memory is MemoryEffect.ATOMIC and is_sum(ins, unread_results(e.block.function)):
+        how |= events.SUM
     told = e.w, e.lanes_of(ins), e.spill(at) if at.ty.lanes else at, base, how
     e.call(events.ordered, *told, 0, e.site)
     others = space in ("global", "generic") and ins.effects.memory is not MemoryEffect.ATOMIC  # an atomic operation orders itself

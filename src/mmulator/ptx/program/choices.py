@@ -83,12 +83,10 @@ def choices(program: Program, executed: Iterable[Block]) -> list[Choice]:
     kinds: dict[str, dict[tuple[str, str], Instruction]] = {}
     unread = {name: unread_results(f) for name, f in program.functions.items()}
     names = {id(f): name for name, f in program.functions.items()}
-    executed = [*executed]
-    fences = any(fences_memory(ins) for block in executed for ins in all_of(block))
     early = early_questions(program).questions
     for block in executed:
         for ins in all_of(block):
-            why = _why(ins, block, unread[names[id(block.function)]], fences) if ins not in early else ""
+            why = _why(ins, block, unread[names[id(block.function)]]) if ins not in early else ""
             if why:
                 found.append(Choice(ins, why, _spaces(_space(ins)) if _meets(ins) else None, takes_turns(ins) or takes_work(ins)))
             elif "op" in (form := dict(ins.form.modifiers)) and ins.effects.memory in (MemoryEffect.ATOMIC, MemoryEffect.REDUCE):
@@ -122,14 +120,16 @@ def _meets(ins: Instruction) -> bool:
     return alone and e.counted_as in ("memory", "atomic") and e.memory not in (MemoryEffect.NONE, MemoryEffect.COPY)
 
 
-def comes_in_order(ins: Instruction, unread: frozenset[str]) -> bool:
-    """Whether it shows which place among others an atomic operation has. unread: results that nothing reads."""
-    op, of = (dict(ins.form.modifiers).get(word, "") for word in ("op", "type"))
-    return op in MIXED or of in FLOATS or not uses_and_defs(ins)[1] <= unread
+def is_sum(ins: Instruction, unread: frozenset[str]) -> bool:
+    """Whether it shows nowhere which place among others of its kind an atomic operation has: it combines integers, and nothing
+    reads its answer. unread: results that nothing reads.
+    """
+    form = dict(ins.form.modifiers)
+    return form["op"] not in MIXED and form.get("type", "f32") not in FLOATS and uses_and_defs(ins)[1] <= unread
 
 
-def _why(ins: Instruction, block: Block, unread: frozenset[str], fences: bool) -> str:
-    """The words for what the schedule chooses by an instruction; "" for nothing. fences: whether there are fences of memory."""
+def _why(ins: Instruction, block: Block, unread: frozenset[str]) -> str:
+    """The words for what the schedule chooses by an instruction; "" for nothing."""
     effects, words = ins.effects, {w for word in ins.modifiers for w in (word, word.partition("::")[0])}
     form = dict(ins.form.modifiers) if effects.ends is not Ends.CALL else {}
     for operand in ins.leaves:
@@ -149,9 +149,7 @@ def _why(ins: Instruction, block: Block, unread: frozenset[str], fences: bool) -
             return f"is an atomic {form['op']}, whose effect depends on who comes first"
         if form.get("type", "f32") in FLOATS:  # the type of a tensor's elements stands in its map
             return "combines floats in the order in which threads come"
-        if not uses_and_defs(ins)[1] <= unread:
-            return "answers what was there before, which depends on who comes first"
-        return "orders what comes after it by who comes first" if (fences or acquires(ins)) and takes_turns(ins) else ""
+        return "" if is_sum(ins, unread) else "answers what was there before, which depends on who comes first"
     if words & STRONG and "local" not in words and effects.memory is not MemoryEffect.NONE and effects.together is Together.ALONE:
         return "accesses memory that other threads may change meanwhile: it is strong, so this is no race"
     return ""

@@ -107,6 +107,9 @@ def liveness(function: FunctionBlocks) -> Liveness:
 
 def unread_results(function: FunctionBlocks) -> frozenset[str]:
     """Results of atomic operations that no instruction reads. Compilers emit them, and ptxas removes them."""
+    if "unread results" in function.known:
+        known: frozenset[str] = function.known["unread results"]
+        return known
     every = [i for b in function.blocks for i in (b.after, *b.body, b.last) if i is not None]
     atomic = {i: i.operands[0].name for i in every if i.effects.memory is MemoryEffect.ATOMIC and isinstance(i.operands[0], Reg)}
     results = set(atomic.values())
@@ -116,7 +119,9 @@ def unread_results(function: FunctionBlocks) -> frozenset[str]:
             if ins in atomic:  # which reads what stays where its guard is false, and nothing else of its result
                 uses = frozenset(name for o in ins.operands[1:] for name in registers_of(o))
             results -= uses
-    return frozenset(results)
+    given = {p.name for p in (*function.function.params, *function.function.returns)}
+    function.known["unread results"] = frozenset(results - given)
+    return unread_results(function)
 
 
 def state_of(register: str) -> str:

@@ -2,8 +2,11 @@
 through the phases of mbarriers.
 
 Stores and atomic operations with release semantics, or behind a fence, release to a location; it is recorded from its first
-release on. A store begins it anew, an atomic operation continues it (a release sequence). Scopes matter if a cluster has
-several CTAs: only threads of a CTA acquire what was released in scope of that CTA.
+release on. A store begins it anew, an atomic operation continues it (a release sequence). A sum whose answer nothing reads
+acquires nothing: whatever it does, it may do before the others that release there, unless something else orders them, and then
+that order is enough. So no order rests on which of several sums came first, and sums are no choices (ptx/program/choices.py).
+
+Scopes matter if a cluster has several CTAs: only threads of a CTA acquire what was released in scope of that CTA.
 
 Each phase of an mbarrier collects releases, and threads that wait for it acquire them. An mbarrier is an agent, whose clock is
 the phase, starting at 1. Asynchronous operations that complete in a phase happen before the end of a successful wait for this
@@ -13,7 +16,7 @@ or a later phase.
 from mmulator.base.codegen.lang import native, unrolled
 from mmulator.base.codegen.ops import cast_ptr, fill_bytes, load, mask_bits, null, stack, trailing_zeros
 from mmulator.base.codegen.types import Struct, boolean, ptr_to, u8, u32, u64
-from mmulator.runtime.native.hooks.events import LOADS, SCOPE_MASK, SCOPE_SHIFT, SCOPES, STORES, Order
+from mmulator.runtime.native.hooks.events import LOADS, SCOPE_MASK, SCOPE_SHIFT, SCOPES, STORES, SUM, Order
 from mmulator.runtime.native.state import ACCOUNTS, Cluster, Warp
 from mmulator.sanitizer.order.clocks import fenced_lanes, new_agent, note_seen, note_write, release_fenced
 from mmulator.sanitizer.order.views import (
@@ -205,7 +208,7 @@ def order_ordered(w: ptr_to(Warp), mask: u32, at: ptr_to(u64), base: u64, order:
     if done == 0:
         if (order & STORES) != 0:
             order_stored(w, mask, at, base, order, site)
-    elif (order & LOADS) != 0:
+    elif (order & (LOADS | SUM)) == LOADS:
         order_loaded(w, mask, at, base, order)
 
 

@@ -15,7 +15,6 @@ from mmulator.sanitizer.shadow.judgement import SIZES, conflict, steady_broken
 from mmulator.sanitizer.shadow.records import (
     ATOMIC,
     BEYOND,
-    CHOOSES,
     KIND_SHIFT,
     LANE_BITS,
     LANE_MASK,
@@ -29,6 +28,7 @@ from mmulator.sanitizer.shadow.records import (
     SCOPE_MASK,
     SCOPE_SHIFT,
     STRONG,
+    UNASKED,
     VERDICTS,
     WHOLE,
     WRITE,
@@ -336,15 +336,15 @@ def is_link(a: ptr_to(Actor), r: ptr_to(Record)) -> boolean:
 
 @native
 def comes_after_all(a: ptr_to(Actor), last: u32) -> boolean:
-    """Whether a weak actor comes after the newest atomic operation of a cell, and so after all that this one has seen, one through
-    the other (PTX ISA 9.1, Causality Order: an operation precedes what comes after a read that observes it). In another order
-    of theirs it might not, so that order must be explored: the newest chooses, or a strong load has seen it.
+    """Whether a weak actor comes after the newest atomic operation of a cell, and so after all that this one has seen, one
+    through the other (PTX ISA 9.1, Causality Order: an operation precedes what comes after a read that observes it). In another
+    order of theirs it might not, so that order must be explored: the newest has an answer, or a strong load has seen it.
     """
     number = last >> LANE_BITS
     r = a.store.records + number
     if number == 0 or of_launch(a.cluster).certifies == 0 or a.asynchronous != 0 or (a.flags & STRONG) != 0 or not is_link(a, r):
         return False
-    if (r.flags & CHOOSES) != 0 and knows_exactly(a, r, number, turned(r.lanes, last & LANE_MASK)):
+    if (r.flags & UNASKED) == 0 and knows_exactly(a, r, number, turned(r.lanes, last & LANE_MASK)):
         return True
     return has_seen_all(a, r)
 

@@ -25,7 +25,7 @@ from mmulator.base.codegen.types import boolean, ptr_to, u8, u32, u64
 from mmulator.base.rules.races import LANES_DIFFER, MATRIX_ROWS
 from mmulator.ptx.program.addresses import RANK_SHIFT
 from mmulator.runtime.native.asynchrony.pending import entry, queue
-from mmulator.runtime.native.hooks.events import PROXY_SHIFT, Access, Order, Proxy, by
+from mmulator.runtime.native.hooks.events import PROXY_SHIFT, SUM, Access, Order, Proxy, by
 from mmulator.runtime.native.hooks.events import SCOPE_SHIFT as ORDER_SCOPE
 from mmulator.runtime.native.hooks.events import SIZE_SHIFT as ORDER_SIZE
 from mmulator.runtime.native.memory.rows import CHUNK
@@ -69,11 +69,12 @@ def thread_acts(
     a.mask = mask
     a.read_site = 0
     a.fine = 0
-    flags = (access & (rec.READ | rec.WRITE | rec.ATOMIC)) | rec.PER_LANE | (s.launch.flags[site] & ~u32(rec.STEADY))
+    flags = (access & (rec.READ | rec.WRITE | rec.ATOMIC)) | rec.PER_LANE | (s.launch.flags[site] & rec.WHOLE)
     a.plain = u32((access & (rec.WRITE | rec.ATOMIC | LATER)) == rec.WRITE)
     if (s.order & Order.STRONG) != 0:
         flags = flags | rec.STRONG | (((s.order >> ORDER_SCOPE) & rec.SCOPE_MASK) << rec.SCOPE_SHIFT)
         flags = flags | (((s.order >> ORDER_SIZE) & rec.SIZE_MASK) << rec.SIZE_SHIFT)
+        flags = flags | (u32((s.order & SUM) != 0) * rec.UNASKED)
     since = u32(0)
     if (access & LATER) != 0:
         flags = flags | (int(rec.AccessKind.COPY) << rec.KIND_SHIFT)

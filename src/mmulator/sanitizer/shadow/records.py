@@ -41,7 +41,7 @@ WHOLE = 1 << 11  # an instruction of the whole warp, whose parts may overlap
 KIND_SHIFT, KIND_MASK = 12, 15
 PATTERN_SHIFT, PATTERN_MASK = 16, 7  # swizzle of a tensor copy to shared memory (checks/proxy_operands.py)
 SIZE_SHIFT, SIZE_MASK = 19, 7  # of a strong access: log2 of the bytes of an element
-CHOOSES = 1 << 22  # an atomic operation whose place among others shows (ptx/program/choices.py)
+UNASKED = 1 << 22  # an atomic operation whose place among others shows nowhere (SUM of runtime/native/hooks/events.py)
 PROXY_FROM = int(AccessKind.BULK)
 
 LANE_BITS = 5

@@ -11,8 +11,6 @@ import numpy as np
 from mmulator.isa.effects import Algebra, MemoryEffect, Together
 from mmulator.ptx.program.addresses import SLOT_SHIFT
 from mmulator.ptx.program.butterflies import stored_sums
-from mmulator.ptx.program.choices import comes_in_order
-from mmulator.ptx.program.frames import unread_results
 from mmulator.ptx.program.loads import consequences, own_stores
 from mmulator.ptx.program.provenance import stored_through
 from mmulator.ptx.program.undefined import unread_loads
@@ -73,16 +71,11 @@ def _true_everywhere(kernel: CompiledKernel) -> set[str]:
 
 def flags_of_sites(kernel: CompiledKernel) -> np.ndarray:
     """Flags of each site's records [sites], u32: STEADY if it reads memory that must not change while the kernel runs, WHOLE if
-    its lanes act together, CHOOSES of an atomic operation whose place among others shows.
+    its lanes act together.
     """
-    unread = frozenset[str]().union(*map(unread_results, kernel.program.functions.values()))
-
-    def flags(ins: Instruction) -> int:
-        chooses = ins.effects.memory is MemoryEffect.ATOMIC and comes_in_order(ins, unread)
-        whole = ins.effects.together is not Together.ALONE
-        return shadow.STEADY * ins.effects.steady + shadow.WHOLE * whole + shadow.CHOOSES * chooses
-
-    return np.array([*map(flags, kernel.sites)] or [0], np.uint32)
+    together = (ins.effects.together is not Together.ALONE for ins in kernel.sites)
+    flags = (shadow.STEADY * i.effects.steady + shadow.WHOLE * whole for i, whole in zip(kernel.sites, together))
+    return np.array([*flags] or [0], np.uint32)
 
 
 def unread_numbers(kernel: CompiledKernel) -> np.ndarray:
