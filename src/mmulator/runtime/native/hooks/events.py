@@ -141,9 +141,8 @@ class Order(IntFlag):
 
 
 SCOPE_SHIFT, SCOPE_MASK = 4, 7
-LOADS, STORES = 1 << 8, 1 << 9  # of `ordered`: what the instruction does; an atomic operation does both
+LOADS, STORES, SUM = 1 << 8, 1 << 9, 1 << 14  # of `ordered`: what the instruction does (an atomic operation both); choices.is_sum
 SAID, SIZE_SHIFT = 1 << 10, 11  # the instruction says its scope (of mbarriers); log2 of the bytes of an element (of `ordered`)
-SUM = 1 << 14  # of `ordered`: an atomic operation whose place among others shows nowhere (ptx/program/choices.py)
 SCOPES: Mapping[str, int] = {"": 0, "cta": 1, "cluster": 2, "gpu": 3, "sys": 4, "gl": 3}
 _ORDERS: Mapping[str, Order] = {
     "weak": Order(0), "volatile": Order.STRONG, "relaxed": Order.STRONG, "acquire": Order.STRONG | Order.ACQUIRE,
