@@ -156,6 +156,7 @@ WALKS: dict[str, tuple[int, str]] = {
     "touch: left != 0": (SHARED // 256 + 2, "sheets of what has been found to be there"),
     "list_fine: left != 0": (READERS, "a list of readers"), "joined: left != 0": (READERS, "a list of readers"),
     "check_readers: left != 0": (READERS, "a list of readers"), "with_write: left != 0": (READERS, "a list of readers"),
+    "pass_atomics: left != 0": (READERS, "a list of readers"),
     "read_by_itself: left != 0": (READERS, "a list of readers"), "knows_past: left != 0": (READERS, "a list of readers"),
     "knows_past: past != 0": (64, "PAST"), "forget_key: left != 0": (64, "PAST"),
     "state_for: earlier != 0": (32, "each round takes the highest bit"),
