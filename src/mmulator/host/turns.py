@@ -19,7 +19,7 @@ from mmulator.isa.effects import Ends, MemoryEffect, Orders, Together
 from mmulator.isa.types import type_bits
 from mmulator.ptx.program.addresses import SLOT_LOCAL, SLOT_SHARED, SLOT_SHIFT
 from mmulator.ptx.program.blocks import Block, Program
-from mmulator.ptx.program.choices import acquires, fences_memory, takes_turns
+from mmulator.ptx.program.choices import takes_turns
 from mmulator.ptx.program.frames import liveness, unread_results
 from mmulator.ptx.program.uses import uses_and_defs
 from mmulator.ptx.program.waiting import is_idle
@@ -373,12 +373,11 @@ def _read_text(kernel: Any) -> _Text:
         calm = block.ending in (Ends.NO, Ends.BRANCH, Ends.INDEXED)
         text.idle.append(calm and (block.turn or all(map(_does_nothing, block.body))))
     dead = _dead(kernel.program)
-    fences = any(fences_memory(ins) for ins in kernel.executed)
     for ins in kernel.executed:
         turn = takes_turns(ins)
         form = dict(ins.form.modifiers) if turn else {}
         text.sizes.append(_bytes_of(ins, form) if turn else 0)
-        text.like.append(_like(ins, form, dead) if turn and not (fences or acquires(ins)) else "")
+        text.like.append(_like(ins, form, dead) if turn else "")
         text.tries.append(form.get("op") == "cas")
         text.vectors.append(turn and any(isinstance(o, VectorOperand) for o in ins.operands))
     return text

@@ -40,16 +40,6 @@ class Choice:
     explored: bool = False
 
 
-def acquires(ins: Instruction) -> bool:
-    """Whether a strong access orders what comes after it by itself."""
-    return bool({"acquire", "acq_rel"} & set(ins.modifiers))
-
-
-def fences_memory(ins: Instruction) -> bool:
-    """Whether an instruction orders what lies before it and after it."""
-    return ins.effects.orders is Orders.FENCE and "mbarrier_init" not in ins.modifiers
-
-
 def takes_turns(ins: Instruction) -> bool:
     """Whether an instruction is a strong access of single lanes to memory that threads share, whose order the schedule
     chooses.
