@@ -53,18 +53,27 @@ def test_every_routine_on_whole_numbers(tmp_path: Path, letter: str) -> None:
 
 
 @needs_cc
+@pytest.mark.parametrize("letter", "SDCZ")
+def test_packed_banded_and_small_matrices(tmp_path: Path, letter: str) -> None:
+    """They give what full matrices do, whose results are an H200's; systems of equations are solved."""
+    done = run("cublas_storage.c", tmp_path, f"-DT={letter}", f"-DCOMPLEX_TYPES={int(letter in 'CZ')}")
+    assert (done.stdout, done.returncode) == ("0 wrong\n", 0), done.stderr
+
+
+@needs_cc
 def test_products_of_fp8_gelu_and_a_change_of_layout(tmp_path: Path) -> None:
     done = run("cublas_lt.c", tmp_path)
     assert done.stdout == "fp8: 0, 0 wrong, largest right, 1 4\ngelu: 0, 0 wrong\nlayout: 0, 1 4 2 5 3 6\n"
 
 
 REST = """
-extern int cublasCreate_v2(void **), cublasDestroy_v2(void *), cublasSgetrfBatched(void *, int, void *, int, void *, void *, int);
+extern int cublasCreate_v2(void **), cublasDestroy_v2(void *);
+extern int cublasSgeqrfBatched(void *, int, int, void *, int, void *, void *, int);
 extern int cublasSgemm(char, char, int, int, int, float, void *, int, void *, int, float, void *, int), printf(const char *, ...);
 extern const char *cublasGetStatusString(int);
 int main(void) {
     void *handle, *gone = (void *)8;
-    int a = cublasCreate_v2(&handle), b = cublasSgetrfBatched(handle, 1, 0, 1, 0, 0, 1), c = cublasDestroy_v2(gone);
+    int a = cublasCreate_v2(&handle), b = cublasSgeqrfBatched(handle, 1, 1, 0, 1, 0, 0, 1), c = cublasDestroy_v2(gone);
     printf("%d %d %d %s\\n", a, b, c, cublasGetStatusString(b));
     return 0;
 }
@@ -77,5 +86,5 @@ def test_a_function_that_is_not_written_is_refused_and_counted(tmp_path: Path) -
     done = run(str(tmp_path / "rest.c"), tmp_path)
     assert done.stdout == "0 15 1 the requested functionality is not supported\n"
     assert done.returncode == 4
-    assert "cublasSgetrfBatched: this function of cuBLAS is not written" in done.stderr
+    assert "cublasSgeqrfBatched: this function of cuBLAS is not written" in done.stderr
     assert "1 call was refused" in done.stderr

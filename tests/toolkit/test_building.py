@@ -259,6 +259,21 @@ def test_the_wrapper(folder: Path) -> None:
     assert list(mm.Module.load("here/lone.cubin")) == ["_Z4lonePi"] and len(mm.Module.load("here/k.cubin")) == 2
 
 
+def test_headers_of_packages_in_a_toolkit_with_targets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nvcc of an installed toolkit looks in targets/ for headers: those of Python's packages are there, and the toolkit's."""
+    inner, program = folder / "toolkit/targets/x86_64-linux", folder / "toolkit/bin/nvcc"
+    for made in (inner / "include/cuda.h", inner / "lib/libcudart.so.13", folder / "nvidia/cu13/include/of_a_package.h", program):
+        made.parent.mkdir(parents=True, exist_ok=True)
+        made.touch()
+    (folder / "toolkit/include").symlink_to(inner / "include")
+    program.write_text(f'#!/bin/sh\necho "#$ TOP={folder}/toolkit" >&2\necho "release 13.0"\n')
+    program.chmod(0o700)
+    monkeypatch.syspath_prepend(str(folder))
+    home = nvcc.cuda_home(program)
+    for name in ("include", "targets/x86_64-linux/include"):
+        assert {"cuda.h", "of_a_package.h"} <= {path.name for path in (home / name).iterdir()}
+
+
 DRIVER = """
 #include <cuda.h>
 __global__ void fence() { asm volatile("wgmma.fence.sync.aligned;"); }

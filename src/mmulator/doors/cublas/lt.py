@@ -10,8 +10,7 @@ import numpy as np
 
 from mmulator.doors.cublas.matrices import NORMAL, SUMS, DeviceMatrix, LibraryGemm, say, turned, vector
 from mmulator.doors.cublas.products import check_sums
-from mmulator.doors.cublas.routines import type_of
-from mmulator.doors.cublas.rows import TYPES, Call, LibraryHandle, StreamWork, found, host, lost, made, routine
+from mmulator.doors.cublas.rows import TYPES, Call, LibraryHandle, StreamWork, found, host, lost, made, routine, type_of
 from mmulator.doors.libcuda.abi import Refused, get_bytes, needed, put, put_bytes, put_int, unsupported
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import state
@@ -195,7 +194,7 @@ def matmul(p: Call) -> StreamWork:
         if kind:
             say(every, kind)
 
-    return p.work(do)
+    return p.work(do, layouts[3].batch * m * n * sides[0][1] * np.dtype(type_of(layouts[0].type)).itemsize / 2)
 
 
 def _bias(of: Any, to: DeviceMatrix, number: int) -> Any:

@@ -19,8 +19,8 @@ from mmulator.doors.cublas.matrices import (
     turned,
     vector,
 )
-from mmulator.doors.cublas.routines import real, solved, type_of, whole
-from mmulator.doors.cublas.rows import Call, LibraryHandle, StreamWork, host, routine
+from mmulator.doors.cublas.routines import real, solved, whole
+from mmulator.doors.cublas.rows import Call, LibraryHandle, StreamWork, host, routine, type_of
 from mmulator.doors.libcuda.abi import Refused, get_bytes, unsupported
 from mmulator.doors.libcuda.codes import Code
 
@@ -43,6 +43,11 @@ def check_sums(number: int) -> None:
         raise unsupported("cuBLAS", f"sums of cublasComputeType_t {number} are not written")
 
 
+def listed(address: int, number: int) -> int:
+    """An address of a list of addresses in device memory."""
+    return int.from_bytes(get_bytes(host(address + 8 * number, 8), 8), "little")
+
+
 def _gemm(p: Call) -> StreamWork | None:
     """C = alpha op(A) op(B) + beta C, for each of a batch: at equal distances (`a_next`), or at addresses in lists."""
     types = (p.dtype,) * 3 if p.dtype else tuple(type_of(t) for t in (p.a_type, p.b_type, p.c_type))
@@ -62,9 +67,7 @@ def _gemm(p: Call) -> StreamWork | None:
     def place(which: int, number: int) -> int:
         if nexts is not None:
             return int(starts[which] + number * nexts[which] * np.dtype(types[which]).itemsize)
-        if not hasattr(p, "batch"):
-            return int(starts[which])
-        return int.from_bytes(get_bytes(host(starts[which] + 8 * number, 8), 8), "little")
+        return listed(starts[which], number) if hasattr(p, "batch") else int(starts[which])
 
     def do() -> None:
         known, kind = True, ""
@@ -74,7 +77,7 @@ def _gemm(p: Call) -> StreamWork | None:
             known, kind = gemm.run(by(), plus()) and known, gemm.of.kind
         say(known, kind)
 
-    return p.work(do)
+    return p.work(do, batch * p.m * p.n * p.k * np.dtype(types[0]).itemsize / 2)
 
 
 routine("cublas{}gemm cublas{}gemm3m", "SDCZH", _ONE)(_gemm)
@@ -87,6 +90,26 @@ routine(
     "cublasGemmStridedBatchedEx", "",
     "ta tb m n k alpha a a_type lda a_next b b_type ldb b_next beta c c_type ldc c_next batch sums algorithm",
 )(_gemm)  # fmt: skip
+
+
+_GROUPS = "ta tb m n k alpha a {0}lda b {0}ldb beta c {0}ldc groups count"
+
+
+@routine("cublas{}gemmGroupedBatched", "SD", _GROUPS.format(""))
+@routine("cublasGemmGroupedBatchedEx", "", _GROUPS.replace("{0}ld", "{0}_type ld").format("") + " sums")
+def grouped(p: Call) -> StreamWork:
+    """Batches of products, each with sizes, factors and operations of its own, which lie in arrays of the host's."""
+    one, works, at = np.dtype(p.dtype or SUMS[p.sums]).itemsize, [], 0
+    for group in range(p.groups):
+        of = Call(**vars(p))
+        for name in ("ta", "tb", "m", "n", "k", "lda", "ldb", "ldc", "count"):
+            setattr(of, name, int.from_bytes(get_bytes(getattr(p, name) + 4 * group, 4), "little", signed=True))
+        of.a, of.b, of.c, of.alpha, of.beta = p.a + at, p.b + at, p.c + at, p.alpha + group * one, p.beta + group * one
+        of.batch = of.count
+        works.append(_gemm(of))
+        at += 8 * of.count
+    every = [work for work in works if work]
+    return p.work(lambda: [work.do() for work in every], sum(work.macs for work in every))
 
 
 # symmetric, triangular, and sums of matrices --------------------------------------------------------------------------------
@@ -160,13 +183,16 @@ def _triangular(name: str, arguments: str, combine: Callable[[Any, Any], Any]) -
     def call(p: Call) -> StreamWork:
         sizes(p.m, p.n)
         by, order = p.number("alpha"), p.m if p.side == LEFT else p.n
-        source = DeviceMatrix(p.b, p.dtype, p.m, p.n, p.ldb)
-        to = DeviceMatrix(p.c, p.dtype, p.m, p.n, p.ldc) if hasattr(p, "c") else source
 
         def do() -> None:
-            a = turned(whole(DeviceMatrix(p.a, p.dtype, order, order, p.lda).array(), p.fill, unit=bool(p.unit)), p.ta)
-            b = source.array() * by()
-            to.put(combine(a, b) if p.side == LEFT else combine(a.T, b.T).T)
+            many = hasattr(p, "batch")
+            for n in range(p.batch if many else 1):
+                a, b = (listed(x, n) if many else x for x in (p.a, p.b))
+                source = DeviceMatrix(b, p.dtype, p.m, p.n, p.ldb)
+                to = DeviceMatrix(p.c, p.dtype, p.m, p.n, p.ldc) if hasattr(p, "c") else source
+                half = whole(DeviceMatrix(a, p.dtype, order, order, p.lda).array(), p.fill, unit=bool(p.unit))
+                left, right = turned(half, p.ta), source.array() * by()
+                to.put(combine(left, right) if p.side == LEFT else combine(left.T, right.T).T)
             say_other(p.dtype)
 
         return p.work(do)
@@ -174,6 +200,7 @@ def _triangular(name: str, arguments: str, combine: Callable[[Any, Any], Any]) -
 
 _triangular("cublas{}trmm", "side fill ta unit m n alpha a lda b ldb c ldc", lambda a, b: a @ b)
 _triangular("cublas{}trsm", "side fill ta unit m n alpha a lda b ldb", solved)
+_triangular("cublas{}trsmBatched", "side fill ta unit m n alpha a lda b ldb batch", solved)
 
 
 @routine("cublas{}geam", "SDCZ", "ta tb m n alpha a lda beta b ldb c ldc")

@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.doors.cublas.matrices import LOWER, DeviceMatrix, say_other, sizes, turned, vector
+from mmulator.doors.cublas.matrices import LOWER, UPPER, DeviceMatrix, say_other, sizes, turned, vector
 from mmulator.doors.cublas.rows import (
     ROWS,
     STATUSES,
-    TYPES,
     Call,
     LibraryHandle,
     StreamWork,
@@ -19,23 +18,18 @@ from mmulator.doors.cublas.rows import (
     lost,
     made,
     routine,
+    scalar,
     text,
+    type_of,
     version,
 )
 from mmulator.doors.cudart.rows import VERSIONS
-from mmulator.doors.libcuda.abi import Refused, needed, put, put_int, unsupported
+from mmulator.doors.libcuda.abi import Refused, needed, put, put_int
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.memory import move
 
 VERSION = {12: 120903, 13: 130100}  # of the library, by that of CUDA; 13.1.0 is the one whose bits are known
 _WORDS = {7: "an unsupported value or parameter was passed to the function", 15: "the requested functionality is not supported"}
-
-
-def type_of(number: int) -> Any:
-    """NumPy's type of a cudaDataType. Raises Refused for one that is not written."""
-    if number not in TYPES:
-        raise unsupported("cuBLAS", f"elements of cudaDataType {number} are not written")
-    return TYPES[number]
 
 
 # handles ------------------------------------------------------------------------------------------------------------------
@@ -150,28 +144,41 @@ def _sum_type(dtype: Any) -> Any:
     return np.float32 if np.dtype(dtype).itemsize < 4 else dtype
 
 
-def _reduced(names: str, types: str, reduce: Callable[[Any], Any], result: Callable[[Any], Any]) -> None:
+def _give(p: Call, value: Any, dtype: Any) -> None:
+    """Write a result. dtype: its type, where no argument names it."""
+    give(p.of, p.out, value, type_of(p.out_type) if hasattr(p, "out_type") else dtype)
+
+
+def _reduced(
+    names: str, types: str, reduce: Callable[[Any], Any], result: Callable[[Any], Any], arguments: str = "count x x_step out"
+) -> None:
     """Functions of one vector and a result. result: its type, by that of the elements."""
 
-    @routine(names, types, "count x x_step out")
+    @routine(names, types, arguments)
     def call(p: Call) -> StreamWork:
         def do() -> None:
             elements = vector(p.x, p.dtype, p.count, p.x_step)[1] if p.count > 0 and p.x_step > 0 else np.zeros(0, p.dtype)
-            give(p.of, p.out, reduce(elements), result(p.dtype))
+            _give(p, reduce(elements.astype(_sum_type(p.dtype))), result(p.dtype))
 
         return p.work(do)
 
 
-def _size(x: Any) -> Any:
+def magnitude(x: Any) -> Any:
+    """How large elements are, as BLAS compares complex ones."""
     return np.abs(x.real) + np.abs(x.imag)
 
 
 for _letter in "SDCZ":
-    _reduced(f"cublasI{_letter.lower()}amax", _letter, lambda x: np.argmax(_size(x)) + 1 if len(x) else 0, lambda _: np.int32)
-    _reduced(f"cublasI{_letter.lower()}amin", _letter, lambda x: np.argmin(_size(x)) + 1 if len(x) else 0, lambda _: np.int32)
+    _reduced(f"cublasI{_letter.lower()}amax", _letter, lambda x: np.argmax(magnitude(x)) + 1 if len(x) else 0, lambda _: np.int32)
+    _reduced(f"cublasI{_letter.lower()}amin", _letter, lambda x: np.argmin(magnitude(x)) + 1 if len(x) else 0, lambda _: np.int32)
+def _norm(x: Any) -> Any:
+    return np.sqrt((np.abs(x) ** 2).sum(dtype=real(x.dtype)))
+
+
 for _letters, _types in (("S", "S"), ("D", "D"), ("Sc", "C"), ("Dz", "Z")):
-    _reduced(f"cublas{_letters}asum", _types, lambda x: _size(x).sum(dtype=real(x.dtype)), real)
-    _reduced(f"cublas{_letters}nrm2", _types, lambda x: np.sqrt((np.abs(x) ** 2).sum(dtype=real(x.dtype))), real)
+    _reduced(f"cublas{_letters}asum", _types, lambda x: magnitude(x).sum(dtype=real(x.dtype)), real)
+    _reduced(f"cublas{_letters}nrm2", _types, _norm, real)
+_reduced("cublasNrm2Ex", "", _norm, real, "count x x_type x_step out out_type sums")
 
 
 def _vectors(p: Call) -> tuple[tuple[DeviceMatrix, Any], tuple[DeviceMatrix, Any]]:
@@ -200,16 +207,9 @@ _of_two("cublas{}swap", "SDCZ", lambda x, y: (y, x), True)
 
 
 @routine("cublas{}axpy", "SDCZ", "count alpha x x_step y y_step")
+@routine("cublasAxpyEx", "", "count alpha alpha_type x x_type x_step y y_type y_step sums")
 def axpy(p: Call) -> StreamWork:
     by = p.number("alpha")
-    return p.work(lambda: _change(p, lambda x, y: (x, by() * x + y), False))
-
-
-@routine("cublasAxpyEx", "", "count alpha alpha_type x x_type x_step y y_type y_step sums")
-def axpy_of_types(p: Call) -> StreamWork:
-    if p.x_type != p.y_type:
-        raise unsupported("cublasAxpyEx", "vectors of two types are not written")
-    p.dtype, by = type_of(p.y_type), p.number("alpha", type_of(p.alpha_type))
     return p.work(lambda: _change(p, lambda x, y: (x, by() * x.astype(_sum_type(p.dtype)) + y), False))
 
 
@@ -219,12 +219,28 @@ def rot(p: Call) -> StreamWork:
     return p.work(lambda: _change(p, lambda x, y: (c() * x + s() * y, c() * y - s() * x), True))
 
 
-def _dotted(names: str, types: str, conjugated: bool) -> None:
-    @routine(names, types, "count x x_step y y_step out")
+@routine("cublas{}rotm", "SD", "count x x_step y y_step parameters")
+def rotm(p: Call) -> StreamWork:
+    size = np.dtype(p.dtype).itemsize
+    read = [scalar(p.of, p.parameters + n * size, p.dtype) for n in range(5)]
+
+    def turn(x: Any, y: Any) -> tuple[Any, Any]:
+        flag, a, b, c, d = (number() for number in read)
+        if flag == -2:
+            return x, y
+        (a, d), (b, c) = (1, 1) if flag == 0 else (a, d), (-1, 1) if flag == 1 else (b, c)
+        return a * x + c * y, b * x + d * y
+
+    return p.work(lambda: _change(p, turn, True))
+
+
+def _dotted(names: str, types: str, conjugated: bool, arguments: str = "count x x_step y y_step out") -> None:
+    @routine(names, types, arguments)
     def call(p: Call) -> StreamWork:
         def do() -> None:
             x, y = (of[1] for of in _vectors(p)) if p.count > 0 else (np.zeros(0, p.dtype),) * 2
-            give(p.of, p.out, np.dot(x.conj() if conjugated else x, y), p.dtype)
+            x, y = (each.astype(_sum_type(p.dtype)) for each in (x.conj() if conjugated else x, y))
+            _give(p, np.dot(x, y), p.dtype)
 
         return p.work(do)
 
@@ -232,17 +248,19 @@ def _dotted(names: str, types: str, conjugated: bool) -> None:
 _dotted("cublas{}dot", "SD", False)
 _dotted("cublas{}dotu", "CZ", False)
 _dotted("cublas{}dotc", "CZ", True)
+for _name in ("Dot", "Dotc"):
+    _dotted(f"cublas{_name}Ex", "", _name == "Dotc", "count x x_type x_step y y_type y_step out out_type sums")
 
 
-def _scaled(names: str, types: str, alpha_type: Callable[[Any], Any]) -> None:
-    @routine(names, types, "count alpha x x_step")
+def _scaled(names: str, types: str, alpha_type: Callable[[Any], Any], arguments: str = "count alpha x x_step") -> None:
+    @routine(names, types, arguments)
     def call(p: Call) -> StreamWork:
         factor = p.number("alpha", alpha_type(p.dtype))
 
         def do() -> None:
             if p.count > 0 and p.x_step > 0:
                 place, elements = vector(p.x, p.dtype, p.count, p.x_step)
-                elements[:] = (elements * factor()).astype(p.dtype)
+                elements[:] = (elements.astype(_sum_type(p.dtype)) * factor()).astype(p.dtype)
                 place.wrote()
 
         return p.work(do)
@@ -251,9 +269,32 @@ def _scaled(names: str, types: str, alpha_type: Callable[[Any], Any]) -> None:
 _scaled("cublas{}scal", "SDCZ", lambda dtype: dtype)
 _scaled("cublasCsscal", "C", real)
 _scaled("cublasZdscal", "Z", real)
+_scaled("cublasScalEx", "", lambda dtype: dtype, "count alpha alpha_type x x_type x_step sums")
 
 
 # level 2 ------------------------------------------------------------------------------------------------------------------
+def _triangle(rows: int, fill: int) -> Any:
+    """Indices into a matrix's transpose of one of its triangles, column by column."""
+    return np.tril_indices(rows) if fill == UPPER else np.triu_indices(rows)
+
+
+def stored(p: Call, rows: int, columns: int) -> Any:
+    """A matrix [rows, columns] of arguments: full, packed (`packed`), or banded (`k`, or `kl` and `ku`). It has 0, or old values,
+    where nothing is stored."""
+    if hasattr(p, "packed"):
+        made = np.zeros((rows, columns), p.dtype)
+        made.T[_triangle(rows, p.fill)] = vector(p.packed, p.dtype, rows * (rows + 1) // 2, 1)[1]
+    elif hasattr(p, "k") or hasattr(p, "ku"):
+        above, below = (p.ku, p.kl) if hasattr(p, "ku") else (p.k, 0) if p.fill == UPPER else (0, p.k)
+        made = np.zeros((rows, columns), p.dtype)
+        for line, band in enumerate(DeviceMatrix(p.a, p.dtype, above + below + 1, columns, p.lda).array(), -above):
+            of = np.arange(max(0, -line), min(columns, rows - line))
+            made[of + line, of] = band[of]
+    else:
+        made = DeviceMatrix(p.a, p.dtype, rows, columns, p.lda).array()
+    return made
+
+
 def whole(a: Any, fill: int, conjugated: bool = False, unit: bool | None = None) -> Any:
     """A matrix of which one triangle is stored. unit: it is triangular, and whether its diagonal is 1; None: it is symmetric, or
     Hermitian if `conjugated`."""
@@ -290,20 +331,24 @@ def _times_vector(p: Call, read: Callable[[], Any]) -> StreamWork:
 
 
 @routine("cublas{}gemv", "SDCZ", "ta m n alpha a lda x x_step beta y y_step")
+@routine("cublas{}gbmv", "SDCZ", "ta m n kl ku alpha a lda x x_step beta y y_step")
 def gemv(p: Call) -> StreamWork:
     sizes(p.m, p.n)
-    return _times_vector(p, lambda: turned(DeviceMatrix(p.a, p.dtype, p.m, p.n, p.lda).array(), p.ta))
+    return _times_vector(p, lambda: turned(stored(p, p.m, p.n), p.ta))
 
 
-def _symmetric(name: str, types: str, conjugated: bool) -> None:
-    @routine(name, types, "fill n alpha a lda x x_step beta y y_step")
+def _symmetric(name: str, types: str, conjugated: bool, arguments: str) -> None:
+    @routine(name, types, arguments.format("x x_step beta y y_step"))
     def call(p: Call) -> StreamWork:
         sizes(p.n)
-        return _times_vector(p, lambda: whole(DeviceMatrix(p.a, p.dtype, p.n, p.n, p.lda).array(), p.fill, conjugated))
+        return _times_vector(p, lambda: whole(stored(p, p.n, p.n), p.fill, conjugated))
 
 
-_symmetric("cublas{}symv", "SDCZ", False)
-_symmetric("cublas{}hemv", "CZ", True)
+for _real, _complex, _arguments in (
+    ("sy", "he", "fill n alpha a lda {}"), ("sb", "hb", "fill n k alpha a lda {}"), ("sp", "hp", "fill n alpha packed {}"),
+):  # fmt: skip
+    _symmetric(f"cublas{{}}{_real}mv", "SDCZ", False, _arguments)
+    _symmetric(f"cublas{{}}{_complex}mv", "CZ", True, _arguments)
 
 
 def _ranks(name: str, types: str, conjugated: bool) -> None:
@@ -326,21 +371,61 @@ _ranks("cublas{}geru", "CZ", False)
 _ranks("cublas{}gerc", "CZ", True)
 
 
-def _triangle_vector(name: str, combine: Callable[[Any, Any], Any]) -> None:
+def _triangle_ranks(name: str, types: str, conjugated: bool, arguments: str) -> None:
+    """A = alpha x x' + A, or alpha x y' + alpha y x' + A of two vectors, of which one triangle is written."""
+
+    @routine(name, types, arguments)
+    def call(p: Call) -> StreamWork:
+        sizes(p.n)
+        two = hasattr(p, "y")
+        by = p.number("alpha", real(p.dtype) if conjugated and not two else None)
+
+        def do() -> None:
+            if by() == 0:
+                return
+            x = vector(p.x, p.dtype, p.n, p.x_step)[1]
+            y = vector(p.y, p.dtype, p.n, p.y_step)[1] if two else x
+            values = by() * np.outer(x, y.conj() if conjugated else y)
+            if two:
+                values = values + (values.conj().T if conjugated else values.T)
+            new, lines = (stored(p, p.n, p.n) + values).astype(p.dtype), _triangle(p.n, p.fill)
+            if conjugated:
+                np.fill_diagonal(new, new.diagonal().real)
+            if hasattr(p, "packed"):
+                place, elements = vector(p.packed, p.dtype, len(lines[0]), 1)
+                elements[:] = new.T[lines]
+            else:
+                place = DeviceMatrix(p.a, p.dtype, p.n, p.n, p.lda)
+                place.array().T[lines] = new.T[lines]
+            place.wrote()
+
+        return p.work(do)
+
+
+for _other, _vector in (("", ""), ("2", "y y_step ")):
+    _triangle_ranks(f"cublas{{}}syr{_other}", "SDCZ", False, f"fill n alpha x x_step {_vector}a lda")
+    _triangle_ranks(f"cublas{{}}her{_other}", "CZ", True, f"fill n alpha x x_step {_vector}a lda")
+    _triangle_ranks(f"cublas{{}}spr{_other}", "SD", False, f"fill n alpha x x_step {_vector}packed")
+    _triangle_ranks(f"cublas{{}}hpr{_other}", "CZ", True, f"fill n alpha x x_step {_vector}packed")
+
+
+def _triangle_vector(name: str, combine: Callable[[Any, Any], Any], arguments: str) -> None:
     """x = op(A) x, or the solution of op(A) y = x."""
 
-    @routine(name, "SDCZ", "fill ta unit n a lda x x_step")
+    @routine(name, "SDCZ", arguments)
     def call(p: Call) -> StreamWork:
         sizes(p.n)
 
         def do() -> None:
             place, elements = vector(p.x, p.dtype, p.n, p.x_step)
-            of = turned(whole(DeviceMatrix(p.a, p.dtype, p.n, p.n, p.lda).array(), p.fill, unit=bool(p.unit)), p.ta)
+            of = turned(whole(stored(p, p.n, p.n), p.fill, unit=bool(p.unit)), p.ta)
             elements[:] = combine(of, elements)
             place.wrote()
 
         return p.work(do)
 
 
-_triangle_vector("cublas{}trmv", lambda a, x: a @ x)
-_triangle_vector("cublas{}trsv", solved)
+for _kind, _arguments in (("tr", "a lda"), ("tb", "k a lda"), ("tp", "packed")):
+    _arguments = f"fill ta unit n {_arguments} x x_step"
+    _triangle_vector(f"cublas{{}}{_kind}mv", lambda a, x: a @ x, _arguments)
+    _triangle_vector(f"cublas{{}}{_kind}sv", solved, _arguments)

@@ -20,10 +20,10 @@ import numpy as np
 from mmulator.base.errors import UnsupportedError
 from mmulator.doors.cublas.names import signature_of
 from mmulator.doors.libcuda import abi
-from mmulator.doors.libcuda.abi import Refused, get_bytes, put_bytes
+from mmulator.doors.libcuda.abi import Refused, get_bytes, put_bytes, unsupported
 from mmulator.doors.libcuda.codes import Code
 from mmulator.doors.libcuda.state import PRIMARY, state
-from mmulator.host.driver.streams import ordering
+from mmulator.host.driver.streams import ordering, seconds_of_library
 
 version = [13]  # of CUDA, of the library that the process has loaded last
 # cublasStatus_t
@@ -108,6 +108,7 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
                 work.do()
         else:
             work.do()
+        queue.stream.seconds += seconds_of_library(state().driver.device.name, work.macs)
 
     inner = abi.guarded(run, name)
 
@@ -122,10 +123,11 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., int]:
 
 
 class StreamWork(NamedTuple):
-    """Work of a function on a stream. stream: its handle. do: carries it out."""
+    """Work of a function on a stream. stream: its handle. do: carries it out. macs: its size, in multiply-accumulates of f16."""
 
     stream: int
     do: Callable[[], None]
+    macs: float = 0
 
 
 class Call(SimpleNamespace):
@@ -135,11 +137,13 @@ class Call(SimpleNamespace):
     dtype: Any
 
     def number(self, name: str, dtype: Any = None) -> Callable[[], Any]:
-        """A number whose address is an argument: alpha, beta. dtype: its type, where that is not the elements'."""
-        return scalar(self.of, getattr(self, name), self.dtype if dtype is None else dtype)
+        """A number whose address is an argument: alpha, beta. dtype: its type, where it is no argument and not the elements'."""
+        named = getattr(self, f"{name}_type", None)
+        dtype = self.dtype if dtype is None else dtype
+        return scalar(self.of, getattr(self, name), dtype if named is None else type_of(named))
 
-    def work(self, do: Callable[[], None]) -> StreamWork:
-        return StreamWork(self.of.stream, do)
+    def work(self, do: Callable[[], None], macs: float = 0) -> StreamWork:
+        return StreamWork(self.of.stream, do, macs)
 
 
 def routine(names: str, types: str = "", arguments: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -169,7 +173,19 @@ def routine(names: str, types: str = "", arguments: str = "") -> Callable[[Calla
 
 
 def _called(function: Callable[[Call], Any], words: list[str], dtype: Any, handle: int, *arguments: int) -> Any:
-    return function(Call(of=found(handle), dtype=dtype, **dict(zip(words, arguments))))
+    call = Call(of=found(handle), dtype=dtype, **dict(zip(words, arguments)))
+    if "x_type" in words:
+        if getattr(call, "y_type", call.x_type) != call.x_type:
+            raise unsupported("cuBLAS", "vectors of two types are not written")
+        call.dtype = type_of(call.x_type)
+    return function(call)
+
+
+def type_of(number: int) -> Any:
+    """NumPy's type of a cudaDataType. Raises Refused for one that is not written."""
+    if number not in TYPES:
+        raise unsupported("cuBLAS", f"elements of cudaDataType {number} are not written")
+    return TYPES[number]
 
 
 def refusal(name: str) -> Callable[..., int]:

@@ -3,13 +3,13 @@
 import ctypes
 from typing import Any
 
-from mmulator.doors.cublas import lt, products, routines, rows
+from mmulator.doors.cublas import factors, lt, products, routines, rows
 from mmulator.doors.cublas.names import exports, slots
 from mmulator.doors.cudart import rows as runtime
 from mmulator.doors.cudart.table import put
 from mmulator.doors.library.libraries import BLAS
 
-CHAPTERS = (routines, products, lt)  # their functions are registered as they are imported
+CHAPTERS = (routines, products, factors, lt)  # their functions are registered as they are imported
 
 
 def fill(library: ctypes.CDLL, soname: str) -> None:

@@ -143,3 +143,9 @@ def seconds(report: Report) -> float:
 
     cycles = waves * wave(held) + (wave(-(-rest // chip.multiprocessors)) if rest else 0.0)
     return LAUNCH + cycles / (chip.clock * 1e3)
+
+
+def seconds_of_library(device: str, macs: float) -> float:
+    """Seconds that a GPU would take for a library's function with so many multiply-accumulates of f16. device: as "sm_90"."""
+    chip = CHIPS[device]
+    return LAUNCH + macs / (MACS[chip.name] * chip.multiprocessors * chip.clock * 1e3)

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import product
 from pathlib import Path
 from shlex import quote
 
@@ -145,9 +146,10 @@ def cuda_home(nvcc: Path) -> Path:
         return home
     top = toolkit_of(nvcc)
     place = next((name for name in _LIBRARIES if (top / name).is_dir()), "lib")
-    _mirror(home, top, {"bin", "include", place, *(str(folder) for folder in Path(place).parents), f"{place}/stubs"})
-    for path in more:
-        _link(home / "include" / path.name, path)
+    includes = {"include", str(Path(place).with_name("include"))}  # nvcc of a toolkit with targets/ looks in the second alone
+    _mirror(home, top, {"bin", *includes, place, *(str(folder) for folder in Path(place).parents), f"{place}/stubs"})
+    for name, path in product(includes, more):
+        _link(home / name / path.name, path)
     for path in (top / "bin").glob("nvcc"):
         _link(home / "nvcc", path)
     libraries = home / place
