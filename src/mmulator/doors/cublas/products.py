@@ -92,11 +92,8 @@ routine(
 )(_gemm)  # fmt: skip
 
 
-_GROUPS = "ta tb m n k alpha a {0}lda b {0}ldb beta c {0}ldc groups count"
-
-
-@routine("cublas{}gemmGroupedBatched", "SD", _GROUPS.format(""))
-@routine("cublasGemmGroupedBatchedEx", "", _GROUPS.replace("{0}ld", "{0}_type ld").format("") + " sums")
+@routine("cublas{}gemmGroupedBatched", "SD", "ta tb m n k alpha a lda b ldb beta c ldc groups count")
+@routine("cublasGemmGroupedBatchedEx", "", f"{_TYPED} groups count sums")
 def grouped(p: Call) -> StreamWork:
     """Batches of products, each with sizes, factors and operations of its own, which lie in arrays of the host's."""
     one, works, at = np.dtype(p.dtype or SUMS[p.sums]).itemsize, [], 0
@@ -109,7 +106,12 @@ def grouped(p: Call) -> StreamWork:
         works.append(_gemm(of))
         at += 8 * of.count
     every = [work for work in works if work]
-    return p.work(lambda: [work.do() for work in every], sum(work.macs for work in every))
+
+    def do() -> None:
+        for work in every:
+            work.do()
+
+    return p.work(do, sum(work.macs for work in every))
 
 
 # symmetric, triangular, and sums of matrices --------------------------------------------------------------------------------
