@@ -48,7 +48,6 @@ def _open() -> list[Any]:
         cuda,
         cuda_graphs,
         dispatch,
-        elementary,
         hooks,
         kernels,
         memory,
@@ -71,7 +70,6 @@ def _open() -> list[Any]:
     dispatch.recorded, dispatch.uses = cuda_graphs.recorded, uses
     of_others = (precision, products, steps, retyped, convolutions)
     special = kernels.SPECIAL | {name: made for module in of_others for name, made in module.kernels().items()}
-    special |= elementary.counted(special)
     kept = dispatch.register(special, attention.COMPOSED)
     vars(torch._C).update(attention.functions())
     kept += [*collectives.register(), *sparse.register()]

@@ -171,13 +171,20 @@ class SoftmaxBackward(dispatch.Operator):
         return made
 
 
-def _of(rule: PrecisionRule) -> Callable[[torch._ops.OpOverload], dispatch.Operator]:
+def _of(rule: PrecisionRule) -> Maker:
     return lambda op: WideOperator(op, rule)
+
+
+Maker = Callable[[torch._ops.OpOverload], dispatch.Operator]
+
+
+def makers() -> dict[str, Maker]:
+    """What makes the kernel of an operator, by its name without the library's."""
+    made: dict[str, Maker] = {name: _of(rule) for name, rule in RULES.items()}
+    return made | dict.fromkeys(SOFTMAX, Softmax) | dict.fromkeys(SOFTMAX_BACKWARD, SoftmaxBackward)
 
 
 def kernels() -> dict[str, Callable[..., Any]]:
     """Kernels by the names of operators."""
-    made: dict[str, Callable[[torch._ops.OpOverload], dispatch.Operator]] = {name: _of(rule) for name, rule in RULES.items()}
-    made |= dict.fromkeys(SOFTMAX, Softmax) | dict.fromkeys(SOFTMAX_BACKWARD, SoftmaxBackward)
-    names = {"aten::" + name: make for name, make in made.items()}
+    names = {"aten::" + name: make for name, make in makers().items()}
     return {name: dispatch.kernel(name, make) for name, make in names.items() if torch._C._dispatch_has_kernel(name)}

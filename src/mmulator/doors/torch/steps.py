@@ -13,8 +13,11 @@ from math import inf
 from typing import Any
 
 import torch
+from numpy import errstate
 
-from mmulator.doors.torch import dispatch, elementary
+from mmulator.doors.launch_site import line_of_launch
+from mmulator.doors.torch import dispatch, elementary, precision, reductions
+from mmulator.host.driver.products import products
 
 _NARROW = frozenset((torch.float16, torch.bfloat16))
 _SINGLE = torch.float32
@@ -163,32 +166,44 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "hardswish": hardswish, "hardswish_": hardswish, "addcmul": addcmul, "addcmul_": addcmul,
     "addcdiv": addcdiv, "addcdiv_": addcdiv,
     **elementary.FORMULAS, **{name: _passing(name, *how) for name, how in PASSING.items()},
+    **dict.fromkeys(reductions.OTHERS, lambda *values, **named: None), **reductions.FORMULAS,
 }  # fmt: skip
+SUMS = frozenset((*reductions.FORMULAS, *reductions.OTHERS))
 
 
-class StepwiseOperator(dispatch.Operator):
-    """An operator's kernel for tensors of cuda that takes the steps of CUDA's."""
+class Steps:
+    """What an operator's kernel for tensors of cuda does first: the steps of CUDA's, where they are known."""
 
-    def __init__(self, op: torch._ops.OpOverload, formula: Callable[..., Any]) -> None:
-        super().__init__(op)
-        self.formula, plain, with_numbers = formula, self.run, self.with_numbers
-        self.run, self.with_numbers = partial(self.run_steps, plain), partial(self.run_steps, with_numbers)
+    def __init__(self, operator: dispatch.Operator, formula: Callable[..., Any], run: dispatch.Kernel) -> None:
+        self.operator, self.formula, self.plain = operator, formula, run
+        name = operator.name.partition("::")[2]
+        self.sums = name.partition(".")[0].removeprefix("_").removeprefix("native_") if name in SUMS else ""
 
-    def run_steps(self, plain: dispatch.Kernel, keys: Any, *values: Any, **named: Any) -> Any:
-        """Run the operator on CPU tensors. plain: the CPU's kernel."""
-        out = {name: named[name] for _, name in self.outs}
-        result = self.formula(*values, **{name: value for name, value in named.items() if name not in out})
+    def __call__(self, keys: Any, *values: Any, **named: Any) -> Any:
+        """Run the operator on CPU tensors."""
+        out = {name: named[name] for _, name in self.operator.outs}
+        with errstate(all="ignore"):
+            result = self.formula(*values, **{name: value for name, value in named.items() if name not in out})
         if result is None:
-            return plain(keys, *values, **named)
+            if self.sums and values[0].dtype in elementary.FLOATS and values[0].numel() > 1:
+                kind = f"{self.sums} {str(values[0].dtype).removeprefix('torch.')}"
+                products().operator(kind, reductions.WHY, line_of_launch)
+            return self.plain(keys, *values, **named)
         for target in out.values():
             return target.resize_(result.shape).copy_(result)
-        return values[0].copy_(result) if self.written else result
+        return values[0].copy_(result) if self.operator.written else result
 
 
 def kernels() -> dict[str, Callable[..., Any]]:
     """Kernels by the names of operators."""
+    wider = precision.makers()
+
+    def make(name: str, op: torch._ops.OpOverload) -> dispatch.Operator:
+        made = wider.get(name, dispatch.Operator)(op)
+        made.run, made.with_numbers = (Steps(made, FORMULAS[name], run) for run in (made.run, made.with_numbers))
+        return made
+
     return {
-        f"aten::{name}": dispatch.kernel(f"aten::{name}", partial(StepwiseOperator, formula=formula))
-        for name, formula in FORMULAS.items()
-        if torch._C._dispatch_has_kernel(f"aten::{name}")
-    }
+        f"aten::{name}": dispatch.kernel(f"aten::{name}", partial(make, name))
+        for name in FORMULAS if torch._C._dispatch_has_kernel(f"aten::{name}")
+    }  # fmt: skip

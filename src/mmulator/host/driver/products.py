@@ -12,6 +12,7 @@ from mmulator.host.driver.findings import caller, gathering
 from mmulator.host.driver.inquiries import ProcessRecord, say
 
 _TOLD = 3  # kinds in a line
+_NOWHERE = "a place that is not known"
 
 
 class LibraryProducts(ProcessRecord):
@@ -19,31 +20,32 @@ class LibraryProducts(ProcessRecord):
 
     kinds: for each kind ("f32 nn mm") the products whose order of sums in the library is known, and those whose is not.
     first: the line of the program with the first whose order is not known.
-    operators: calls of operators of torch whose bits are not known, by operator and type; and why they are not.
+    operators: calls of operators of torch that add up in an order that is not known, by operator and type, and why it is not;
+        and the line of the first.
     """
 
     def clear(self) -> None:
         self.kinds: dict[str, list[int]] = {}
         self.first = ""
-        self.operators: dict[tuple[str, str], int] = {}
+        self.operators: dict[tuple[str, str], list[Any]] = {}
 
-    def operator(self, name: str, why: str) -> None:
-        """Count a call of an operator that is no product, and whose bits on a GPU are not known."""
+    def operator(self, name: str, why: str, place: Callable[[], str | None]) -> None:
+        """Count a call of an operator that is no product, and whose bits on a GPU are not known. place: as count has it."""
         with self:
-            self.operators[name, why] = self.operators.get((name, why), 0) + 1
+            row = self.operators.setdefault((name, why), [0, ""])
+            row[:] = row[0] + 1, row[1] or place() or _NOWHERE
 
     def count(self, kind: str, known: bool, place: Callable[[], str | None] | None = None) -> None:
         """Count a product. place: says where the program asked for it; without it, where C++ did."""
         with self:
             self.kinds.setdefault(kind, [0, 0])[not known] += 1
             if not known and not self.first:
-                self.first = (place or caller())() or "a place that is not known"
+                self.first = (place or caller())() or _NOWHERE
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, without what is counted of all kinds together."""
         rows = [{"kind": kind, "known": known, "not_known": rest} for kind, (known, rest) in sorted(self.kinds.items())]
-        others = [{"operator": name, "why": why, "calls": calls} for (name, why), calls in sorted(self.operators.items())]
-        return {"kinds": rows, "first": self.first, "operators": others}
+        return {"kinds": rows, "first": self.first, "operators": _listed(self.operators)}
 
     def finish(self) -> None:
         if not (self.kinds or self.operators):
@@ -51,36 +53,54 @@ class LibraryProducts(ProcessRecord):
         found = merged([self.as_dict()])
         if (file := gathering()) is not None:
             file.products(self.as_dict())
-        if found["not_known"]:
+        if found["not_known"] or found["operators"]:
             say(f"mmulator: {told(found)}")
+
+
+def _listed(operators: dict[tuple[str, str], list[Any]]) -> list[dict[str, Any]]:
+    """Rows for JSON, in the order of the first calls."""
+    rows = operators.items()
+    return [{"operator": name, "why": why, "calls": calls, "first": first} for (name, why), (calls, first) in rows]
 
 
 def merged(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """The products of several processes as one: their number, how many are in the library's order, and the kinds."""
-    kinds, first, others = dict[str, list[int]](), "", dict[tuple[str, str], int]()
+    kinds, first, others = dict[str, list[int]](), "", dict[tuple[str, str], list[Any]]()
     for row in rows:
         for one in row["operators"]:
-            others[one["operator"], one["why"]] = others.get((one["operator"], one["why"]), 0) + one["calls"]
+            others.setdefault((one["operator"], one["why"]), [0, one["first"]])[0] += one["calls"]
         first = first or row["first"]
         for kind in row["kinds"]:
             counts = kinds.setdefault(kind["kind"], [0, 0])
             counts[0], counts[1] = counts[0] + kind["known"], counts[1] + kind["not_known"]
     known, rest = (sum(counts[n] for counts in kinds.values()) for n in (0, 1))
     of = [{"kind": kind, "known": k, "not_known": n} for kind, (k, n) in sorted(kinds.items())]
-    calls = [{"operator": name, "why": why, "calls": count} for (name, why), count in sorted(others.items())]
-    return {"products": known + rest, "known": known, "not_known": rest, "first": first, "kinds": of, "operators": calls}
+    made = {"products": known + rest, "known": known, "not_known": rest, "first": first, "kinds": of}
+    return made | {"operators": _listed(others)}
+
+
+def _most(kinds: Iterable[tuple[int, str]]) -> str:
+    """`4 f32 nn mm, 1 f32 mv, 2 more kinds`."""
+    rows = sorted(kinds, key=lambda row: -row[0])
+    more = [number(len(rows) - _TOLD, "more kind")] * (len(rows) > _TOLD)
+    return ", ".join([*(f"{count:,} {kind}" for count, kind in rows[:_TOLD]), *more])
 
 
 def told(found: dict[str, Any]) -> str:
-    """`3 products: 1 in the library's order, 2 not known (first at train.py:3: a @ b), ...`."""
-    rest = sorted((row for row in found["kinds"] if row["not_known"]), key=lambda row: -row["not_known"])
-    most = [f"{row['not_known']:,} {row['kind']}" for row in rest[:_TOLD]]
-    most += [f"{number(len(rest) - _TOLD, 'more kind')}"] * (len(rest) > _TOLD)
-    also = f"; nor those of {', '.join(one['operator'] for one in found['operators'][:_TOLD])}" if found["operators"] else ""
-    return (
-        f"{number(found['products'], 'product')}: {found['known']:,} in the library's order, {found['not_known']:,} not known "
-        f"(first at {found['first']}), whose last bits may differ from a GPU's: {', '.join(most)}{also}"
-    )
+    """`3 products: 1 in the library's order, 2 not known (first at train.py:3: a @ b), ...; 2 sums in an order that is not known`."""
+    made, others = [], found["operators"]
+    if found["not_known"]:
+        made.append(
+            f"{number(found['products'], 'product')}: {found['known']:,} in the library's order, {found['not_known']:,} not known "
+            f"(first at {found['first']}), whose last bits may differ from a GPU's: "
+            + _most((row["not_known"], row["kind"]) for row in found["kinds"] if row["not_known"])
+        )
+    if others:
+        made.append(
+            f"{number(sum(one['calls'] for one in others), 'sum')} in an order that is not known (first at {others[0]['first']}): "
+            + _most((one["calls"], one["operator"]) for one in others)
+        )
+    return "; ".join(made)
 
 
 @cache

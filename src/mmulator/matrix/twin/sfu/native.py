@@ -263,10 +263,10 @@ def _array_form(key: Key, tables: Tables) -> Native:
     def value(*sources: Value) -> Value:
         return value_of(key, sources, tables)
 
-    return _over_array(_symbol(key, tables) + "_array", word_of(key), 2 if key in BINARY else 1, value)
+    return over_array(_symbol(key, tables) + "_array", word_of(key), 2 if key in BINARY else 1, value)
 
 
-def _over_array(symbol: str, word: Ty, operands: int, value: Callable[..., Value]) -> Native:
+def over_array(symbol: str, word: Ty, operands: int, value: Callable[..., Value]) -> Native:
     """dst[i] = value(src[i]) for i < count, a vector at a time, the last one masked."""
 
     def one(src: ptr_to(word), dst: ptr_to(word), count: i64) -> None:  # type: ignore[valid-type]
@@ -289,7 +289,17 @@ def _over_array(symbol: str, word: Ty, operands: int, value: Callable[..., Value
             x, y = masked_load(ty, a + whole, rest, ty(0)), masked_load(ty, b + whole, rest, ty(0))
             masked_store(value(x, y), dst + whole, rest)
 
-    return Native(two if operands == 2 else one, symbol)
+    def three(a: ptr_to(word), b: ptr_to(word), c: ptr_to(word), dst: ptr_to(word), count: i64) -> None:  # type: ignore[valid-type]
+        ty = word.vec(_WIDE)
+        whole = count // _WIDE * _WIDE
+        for at in range(0, whole, _WIDE):
+            store(value(load(ty, a, at), load(ty, b, at), load(ty, c, at)), dst, at)
+        if whole < count:
+            rest = iota(i64.vec(_WIDE)) < count - whole
+            x, y, z = [masked_load(ty, p + whole, rest, ty(0)) for p in (a, b, c)]
+            masked_store(value(x, y, z), dst + whole, rest)
+
+    return Native((one, two, three)[operands - 1], symbol)
 
 
 class Functions(Mapping[Key, Native]):

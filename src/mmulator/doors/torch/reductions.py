@@ -1,0 +1,291 @@
+"""Sums, means, softmax and norms of rows in the order of torch's kernels for CUDA: which thread reads what, and how threads add up.
+
+On an NVIDIA H200 (torch 2.11, CUDA 13.0) all results that were compared had these bits (tests/doors/test_torch_steps.py). The
+formulas take tensors of the CPU, and return None where the order is not known. The functions before them take and give f32
+arrays, of rows that lie together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from mmulator.doors.torch.elementary import FLOATS, single, tensor
+from mmulator.host.driver import current
+from mmulator.matrix.twin.sfu import functions
+from mmulator.matrix.twin.sfu.arrays import evaluate
+
+_WARP, _MOST_THREADS, _BLOCK = 32, 512, 1024
+_LISTS = 4  # sums that a thread has, of what it reads in turn
+_PIECE = 1 << 16  # elements whose copies stay in the processor's caches
+_IN_WARP = 2048  # elements of a row that one warp makes a softmax of
+_REGISTERS, _SHARED = 9, 49152  # elements of a thread, and bytes of a block, that keep a row
+
+
+def _power(n: int) -> int:
+    """The largest power of two that is no more than n."""
+    return 1 << max(n, 1).bit_length() - 1
+
+
+def _far(x: Any) -> Any:
+    """The sum over the last dimension, a power of two: the upper half on the lower, until one is left."""
+    while x.shape[-1] > 1:
+        half = x.shape[-1] // 2
+        x = x[..., :half] + x[..., half:]
+    return x[..., 0]
+
+
+def _pieces(rows: int, n: int) -> Iterator[slice]:
+    step = max(1, _PIECE // n)
+    return (slice(at, at + step) for at in range(0, rows, step))
+
+
+def _in_turn(x: Any, threads: int, lists: int = 1) -> Any:
+    """[rows, lists, threads]: what each thread adds up of x [rows, n], reading every `threads`-th element. Its k-th one is added
+    to list k % lists."""
+    rows, n = x.shape
+    made = np.zeros((rows, lists, threads), np.float32)
+    for k, at in enumerate(range(0, n, threads)):
+        part = x[:, at : at + threads]
+        made[:, k % lists, : part.shape[1]] += part
+    return made
+
+
+def _by_vectors(x: Any, threads: int, width: int, shift: int) -> Any:
+    """[rows, threads, width]: as _in_turn, but of vectors; what lies before the first whole one, and behind the last, goes to the
+    first of a thread's sums. shift: by how many elements rows begin behind a whole vector."""
+    rows, n = x.shape
+    made = np.zeros((rows, threads, width), np.float32)
+    first = -shift % width
+    made[:, shift : shift + first, 0] += x[:, :first]
+    count = (n - first) // width
+    vectors = x[:, first : first + count * width]
+    flat = made.reshape(rows, threads * width)
+    for at in range(0, count * width, threads * width):
+        part = vectors[:, at : at + threads * width]
+        flat[:, : part.shape[1]] += part
+    rest = x[:, first + count * width :]
+    made[:, : rest.shape[1], 0] += rest
+    return made
+
+
+def _listed(x: Any) -> Any:
+    """The sum over the last dimension, one after the other."""
+    made = x[..., 0].copy()
+    for k in range(1, x.shape[-1]):
+        made += x[..., k]
+    return made
+
+
+def sums(x: Any, processors: int, width: int = 4, offset: int = 0) -> Any:
+    """The sum of each row of x [rows, n] by torch's general reduction.
+
+    processors: multiprocessors of the device.
+    width: elements of a vector; 0: there are none.
+    offset: elements between an aligned address and x.
+    """
+    rows, n = x.shape
+    by_vectors = width and n >= 128
+    wide = min(_power(n // width if by_vectors else n), _MOST_THREADS)
+    high = min(_power(rows), _MOST_THREADS)
+    lanes = min(wide, _WARP)
+    warps = min(high, _MOST_THREADS // lanes)
+    lanes = min(wide, _MOST_THREADS // warps)
+    each, blocks, block = -(-n // lanes), 1, warps
+    split = each >= min(warps * 16, 256)
+    if split:
+        each = -(-n // (lanes * warps))
+        most = processors * (2048 // (lanes * warps))
+        if each >= 256 and rows <= most:
+            blocks = max(min(-(-most // rows), -(-each // 16)), -(-each // 256))
+    else:
+        block = 1
+    threads = lanes * block * blocks
+    made = np.empty(rows, np.float32)
+    for shift in range(width) if by_vectors else (0,):
+        which = np.arange(rows)
+        if by_vectors:
+            which = which[(offset + which * n) % width == shift]
+        for piece in _pieces(len(which), n):
+            at = which[piece]
+            given = x[at] if len(at) != rows else x
+            found = _by_vectors(given, threads, width, shift) if by_vectors else _in_turn(given, threads, _LISTS).swapaxes(1, 2)
+            found = _far(_far(_listed(found).reshape(-1, blocks, block, lanes)))
+            if blocks > 1:
+                found = _in_turn(found, lanes * warps)[:, 0]
+                found = _far(_far(found.reshape(-1, warps, lanes)))
+            made[at] = found.reshape(-1)
+    return made
+
+
+def _of_block(x: Any) -> Any:
+    """The sum of what 1,024 threads have, [rows, 1024]."""
+    return _far(_far(x.reshape(-1, _BLOCK // _WARP, _WARP)))
+
+
+def _of_exponentials(x: Any, size: int, offset: int, wider: bool) -> Any:
+    """The sums of softmax, of exponentials x [rows, n]. size: bytes of an element in memory. offset: as sums has it. wider:
+    whether f16 becomes f32, by a kernel of its own."""
+    rows, n = x.shape
+    if n <= (_BLOCK if wider else _IN_WARP):
+        threads = min(_WARP, 1 << (n - 1).bit_length())
+        return _far(_in_turn(x, threads)[:, 0])
+    if not wider and -(-n // _BLOCK) <= _REGISTERS:
+        return _of_block(_in_turn(x, _BLOCK)[:, 0])
+    width = 16 // size
+    made = np.zeros((rows, _BLOCK), np.float32)
+    whole = n % width == 0 and offset % width == 0 and n < (_SHARED - 4 * _BLOCK // _WARP) // size
+    for row in range(rows):
+        shift = 0 if whole else (offset + row * n) % width
+        line, own = x[row], made[row]
+        if shift:  # the first block of threads reads one element each
+            own[shift:] += line[: _BLOCK - shift]
+            line = line[_BLOCK - shift :]
+        last = len(line) if whole else len(line) - len(line) % (width * _BLOCK)
+        for at in range(0, last, width * _BLOCK):
+            part = line[at : min(at + width * _BLOCK, last)].reshape(-1, width)
+            for k in range(width):
+                own[: len(part)] += part[:, k]
+        for at in range(last, len(line), _BLOCK):
+            part = line[at : at + _BLOCK]
+            own[: len(part)] += part
+    return _of_block(made)
+
+
+def softmax(x: Any, logarithm: bool = False, size: int = 4, offset: int = 0, wider: bool = False) -> Any:
+    """The softmax of each row of x [rows, n], or its logarithm; the rest as _of_exponentials has it."""
+    made = np.empty_like(x)
+    n = x.shape[1]
+    exp, log = functions.function(functions.exp), functions.function(functions.log)
+    for piece in _pieces(*x.shape):
+        given, out = x[piece], made[piece]
+        most = given.max(1, keepdims=True)
+        np.subtract(given, most, out=out)
+        exponentials = exp(out) if logarithm else exp(out, out=out)
+        total = _of_exponentials(exponentials, size, offset + piece.start * n, wider)[:, None]
+        if logarithm:
+            out -= log(total)
+        else:
+            out /= total
+    return made
+
+
+def norm(x: Any, weight: Any, bias: Any, epsilon: float, squares: bool = False, aligned: bool = True) -> tuple[Any, Any, Any]:
+    """(the layer norm of x [rows, n], means, inverses of deviations). squares: RMS norm, which takes no mean."""
+    rows, n = x.shape
+    made, means, inverses = np.empty_like(x), np.empty(rows, np.float32), np.empty(rows, np.float32)
+    fast = aligned and n % 4 == 0
+    threads = 128 if fast else _MOST_THREADS
+    each, epsilon = 4 if fast else 1, np.float32(epsilon)
+    rounds = -(-n // (threads * each))
+    more = n // each - (rounds - 1) * threads
+    of = functions.moments("moments" if not fast else "squares" if squares else "layer", threads)
+    product = functions.function(functions.product)
+    for piece in _pieces(rows, n):
+        given, out = x[piece], made[piece]
+        padded = np.zeros((len(given), rounds * threads * each), np.float32)
+        padded[:, :n] = given
+        turns = padded.reshape(len(given), rounds, threads, each).swapaxes(2, 3)
+        mean, total = of(np.ascontiguousarray(turns).reshape(len(given), rounds * each, threads), more, each)
+        variance = total / np.float32(n)
+        if squares and not fast:
+            variance = product(mean, mean, variance)
+        inverse = evaluate("rsqrt", variance + epsilon)
+        if squares:
+            np.multiply(given, inverse[:, None], out=out)
+        else:
+            np.subtract(given, mean[:, None], out=out)
+            out *= inverse[:, None]
+        if weight is not None and bias is not None:
+            product(out, np.broadcast_to(weight, out.shape), np.broadcast_to(bias, out.shape), out=out)
+        elif weight is not None:
+            out *= weight
+        elif bias is not None:
+            out += bias
+        means[piece], inverses[piece] = mean, inverse
+    return made, means, inverses
+
+
+# formulas -----------------------------------------------------------------------------------------------------------------
+def _rows(x: Any, dims: Any = None) -> tuple[Any, int] | None:
+    """(f32 [rows, n], elements between an aligned address and it), where the dimensions lie together at the end, row after row."""
+    if x.dtype not in FLOATS or not x.is_contiguous() or not 0 < x.numel() < 1 << 31:
+        return None
+    last = range(x.dim()) if not dims else sorted(d % max(x.dim(), 1) for d in dims)
+    last = [d for d in last if x.shape[d] > 1]
+    kept = [d for d in range(x.dim()) if x.shape[d] > 1 and d not in last]
+    if not last or (kept and kept[-1] > last[0]):
+        return None
+    n = int(np.prod([x.shape[d] for d in last]))
+    return single(x).reshape(-1, n), x.storage_offset()
+
+
+def _reduced(x: Any, dims: Any, keep: bool, dtype: Any, mean: bool) -> Any:
+    found = _rows(x, dims)
+    if found is None or dtype not in (None, x.dtype, torch.float32):
+        return None
+    rows, offset = found
+    made = sums(rows, current().device.multiprocessors, 4 if x.dtype == torch.float32 else 8, offset)
+    if mean:
+        made *= np.float32(len(rows)) / np.float32(rows.size)
+    which = range(x.dim()) if not dims else {d % max(x.dim(), 1) for d in dims}
+    shape = [1 if d in which else n for d, n in enumerate(x.shape) if keep or d not in which]
+    return tensor(made, dtype or x.dtype, *shape)
+
+
+def total(x: Any, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    return _reduced(x, dims, keepdim, dtype, False)
+
+
+def mean(x: Any, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    return _reduced(x, dims, keepdim, dtype, True) if dtype in (None, x.dtype) else None
+
+
+def _softmax(logarithm: bool) -> Callable[..., Any]:
+    def formula(x: Any, dim: int, wider: bool) -> Any:
+        dim %= max(x.dim(), 1)
+        if x.dtype not in FLOATS or not x.numel() or x.shape[dim + 1 :].numel() > 1:
+            return None
+        x, n = x.contiguous(), x.shape[dim] if x.dim() else 1
+        made = softmax(single(x).reshape(-1, n), logarithm, x.dtype.itemsize, x.storage_offset(), wider)
+        return tensor(made, torch.float32 if wider else x.dtype, *x.shape)
+
+    return formula
+
+
+def _normed(x: Any, shape: Any, weight: Any, bias: Any, epsilon: float, squares: bool) -> Any:
+    given = [t for t in (weight, bias) if t is not None]
+    n = int(np.prod(shape))
+    if x.dtype not in FLOATS or not x.numel() or any(t.dtype != x.dtype for t in given) or n > 1 << 24:
+        return None
+    if list(x.shape[x.dim() - len(shape) :]) != list(shape):
+        return None  # an error that torch's own kernel words
+    aligned = all(t.storage_offset() % 4 == 0 for t in (x, *given) if t.is_contiguous())
+    vectors = [t if t is None else single(t).reshape(-1) for t in (weight, bias)]
+    made, means, inverses = norm(single(x).reshape(-1, n), *vectors, epsilon, squares, aligned)
+    stats = [*x.shape[: x.dim() - len(shape)], *[1] * len(shape)]
+    return tensor(made, x.dtype, *x.shape), *(tensor(s, torch.float32, *stats) for s in (means, inverses)[squares:])
+
+
+def layer_norm(x: Any, shape: Any, weight: Any, bias: Any, epsilon: float) -> Any:
+    return _normed(x, shape, weight, bias, epsilon, False)
+
+
+def rms_norm(x: Any, shape: Any, weight: Any, epsilon: Any) -> Any:
+    return None if epsilon is None else _normed(x, shape, weight, None, epsilon, True)
+
+
+FORMULAS: dict[str, Callable[..., Any]] = {
+    "sum": total, "sum.dim_IntList": total, "sum.IntList_out": total, "mean": mean, "mean.dim": mean, "mean.out": mean,
+    "_softmax": _softmax(False), "_log_softmax": _softmax(True), "native_layer_norm": layer_norm, "_fused_rms_norm": rms_norm,
+}  # fmt: skip
+# Sums whose order on CUDA is written nowhere here.
+OTHERS = (
+    "var.correction", "std.correction", "var_mean.correction", "std_mean.correction", "linalg_vector_norm", "norm.ScalarOpt_dim",
+    "cumsum", "logcumsumexp", "logsumexp", "prod", "prod.dim_int", "native_group_norm", "native_batch_norm", "nll_loss_forward",
+    "native_layer_norm_backward", "_softmax_backward_data", "_log_softmax_backward_data", "_fused_rms_norm_backward",
+)  # fmt: skip
+WHY = "the order of torch's sums on CUDA is not written here"
