@@ -24,7 +24,7 @@ from mmulator.base.codegen.lang import Native
 from mmulator.base.codegen.types import u32
 from mmulator.matrix.numerics.sfu.tables import UNITS, Quadratic, Tables
 from mmulator.matrix.twin.sfu import vector
-from mmulator.matrix.twin.sfu.native import _over_array
+from mmulator.matrix.twin.sfu.native import over_array
 
 Words = NDArray[np.uint32]
 # Names in a capture, and the function of the unit.
@@ -123,4 +123,4 @@ def unit_array(name: str, tables: Tables) -> Native:
     name: rcp, rsqrt, sqrt, lg2, ex2, sin, cos, tanh, rcp64h, rsqrt64h. sin and cos take turns; the last two take and
     give high words.
     """
-    return _over_array(f"unit_{name}_{tables.device}", u32, 1, lambda x: getattr(vector, name)(x, tables))
+    return over_array(f"unit_{name}_{tables.device}", u32, 1, lambda x: getattr(vector, name)(x, tables))

@@ -8,6 +8,7 @@ arrays, of rows that lie together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from mmulator.matrix.twin.sfu import functions
 from mmulator.matrix.twin.sfu.arrays import evaluate
 
 _WARP, _MOST_THREADS, _BLOCK = 32, 512, 1024
-_LISTS = 4  # sums that a thread has, of what it reads in turn
 _PIECE = 1 << 16  # elements whose copies stay in the processor's caches
 _IN_WARP = 2048  # elements of a row that one warp makes a softmax of
 _REGISTERS, _SHARED = 9, 49152  # elements of a thread, and bytes of a block, that keep a row
@@ -30,12 +30,48 @@ def _power(n: int) -> int:
     return 1 << max(n, 1).bit_length() - 1
 
 
-def _far(x: Any) -> Any:
+@dataclass(frozen=True)
+class Sum:
+    """How threads add up: numbers that a sum has, one more element (to the sum itself), and two sums."""
+
+    numbers: int
+    add: Callable[[Any, Any], Any]
+    merge: Callable[[Any, Any], Any]
+
+
+def _welford(own: Any, x: Any) -> None:
+    own[2] += 1
+    part = x - own[0]
+    own[0] += part / own[2]
+    own[1] = functions.function(functions.product)(part, x - own[0], np.ascontiguousarray(own[1]))
+
+
+def _welford_merged(a: Any, b: Any) -> Any:
+    part, count = b[0] - a[0], a[2] + b[2]
+    share, product = b[2] / count, functions.function(functions.product)
+    made = np.stack((product(part, share, a[0]), product(part * part * a[2], share, a[1] + b[1]), count))
+    return np.where(a[2] == 0, b, np.where(b[2] == 0, a, made))
+
+
+SUM = Sum(1, lambda own, x: np.add(own, x, out=own), np.add)
+SQUARES = Sum(1, lambda own, x: np.copyto(own, functions.function(functions.product)(x, x, own[0])), np.add)
+WELFORD = Sum(3, _welford, _welford_merged)
+
+
+def _far(x: Any, of: Sum = SUM) -> Any:
     """The sum over the last dimension, a power of two: the upper half on the lower, until one is left."""
     while x.shape[-1] > 1:
         half = x.shape[-1] // 2
-        x = x[..., :half] + x[..., half:]
+        x = of.merge(x[..., :half], x[..., half:])
     return x[..., 0]
+
+
+def _listed(x: Any, of: Sum = SUM) -> Any:
+    """The sum over the last dimension, one after the other."""
+    made = x[..., 0]
+    for k in range(1, x.shape[-1]):
+        made = of.merge(made, x[..., k])
+    return made
 
 
 def _pieces(rows: int, n: int) -> Iterator[slice]:
@@ -43,68 +79,57 @@ def _pieces(rows: int, n: int) -> Iterator[slice]:
     return (slice(at, at + step) for at in range(0, rows, step))
 
 
-def _in_turn(x: Any, threads: int, lists: int = 1) -> Any:
-    """[rows, lists, threads]: what each thread adds up of x [rows, n], reading every `threads`-th element. Its k-th one is added
-    to list k % lists."""
+def _in_turn(x: Any, threads: int, lists: int = 1, of: Sum = SUM) -> Any:
+    """[numbers, rows, threads, lists]: what each thread adds up of x [rows, n], reading every `threads`-th element. Its k-th one
+    is added to list k % lists."""
     rows, n = x.shape
-    made = np.zeros((rows, lists, threads), np.float32)
+    made = np.zeros((lists, of.numbers, rows, threads), np.float32)
     for k, at in enumerate(range(0, n, threads)):
         part = x[:, at : at + threads]
-        made[:, k % lists, : part.shape[1]] += part
-    return made
+        of.add(made[k % lists, ..., : part.shape[1]], part)
+    return np.moveaxis(made, 0, -1)
 
 
-def _by_vectors(x: Any, threads: int, width: int, shift: int) -> Any:
-    """[rows, threads, width]: as _in_turn, but of vectors; what lies before the first whole one, and behind the last, goes to the
-    first of a thread's sums. shift: by how many elements rows begin behind a whole vector."""
+def _by_vectors(x: Any, threads: int, width: int, shift: int, of: Sum) -> Any:
+    """[numbers, rows, threads, width]: as _in_turn, but of vectors; what lies before the first whole one, and behind the last,
+    goes to the first of a thread's sums. shift: by how many elements rows begin behind a whole vector."""
     rows, n = x.shape
-    made = np.zeros((rows, threads, width), np.float32)
+    flat = np.zeros((of.numbers, rows, threads * width), np.float32)
+    made = flat.reshape(of.numbers, rows, threads, width)
     first = -shift % width
-    made[:, shift : shift + first, 0] += x[:, :first]
+    of.add(made[:, :, shift : shift + first, 0], x[:, :first])
     count = (n - first) // width
     vectors = x[:, first : first + count * width]
-    flat = made.reshape(rows, threads * width)
     for at in range(0, count * width, threads * width):
         part = vectors[:, at : at + threads * width]
-        flat[:, : part.shape[1]] += part
+        of.add(flat[..., : part.shape[1]], part)
     rest = x[:, first + count * width :]
-    made[:, : rest.shape[1], 0] += rest
+    of.add(made[:, :, : rest.shape[1], 0], rest)
     return made
 
 
-def _listed(x: Any) -> Any:
-    """The sum over the last dimension, one after the other."""
-    made = x[..., 0].copy()
-    for k in range(1, x.shape[-1]):
-        made += x[..., k]
-    return made
-
-
-def sums(x: Any, processors: int, width: int = 4, offset: int = 0) -> Any:
-    """The sum of each row of x [rows, n] by torch's general reduction.
+def sums(x: Any, processors: int, width: int = 4, offset: int = 0, of: Sum = SUM, lists: int = 4) -> Any:
+    """The sum of each row of x [rows, n], [numbers, rows], by torch's general reduction.
 
     processors: multiprocessors of the device.
-    width: elements of a vector; 0: there are none.
+    width: elements of a vector.
     offset: elements between an aligned address and x.
+    lists: sums that a thread has, of what it reads in turn.
     """
     rows, n = x.shape
-    by_vectors = width and n >= 128
+    by_vectors = n >= 128
     wide = min(_power(n // width if by_vectors else n), _MOST_THREADS)
-    high = min(_power(rows), _MOST_THREADS)
     lanes = min(wide, _WARP)
-    warps = min(high, _MOST_THREADS // lanes)
+    warps = min(_power(rows), _MOST_THREADS // lanes)
     lanes = min(wide, _MOST_THREADS // warps)
-    each, blocks, block = -(-n // lanes), 1, warps
-    split = each >= min(warps * 16, 256)
-    if split:
-        each = -(-n // (lanes * warps))
+    each, blocks, block = -(-n // lanes), 1, 1
+    if each >= min(warps * 16, 256):
+        block, each = warps, -(-n // (lanes * warps))
         most = processors * (2048 // (lanes * warps))
         if each >= 256 and rows <= most:
             blocks = max(min(-(-most // rows), -(-each // 16)), -(-each // 256))
-    else:
-        block = 1
     threads = lanes * block * blocks
-    made = np.empty(rows, np.float32)
+    made = np.empty((of.numbers, rows), np.float32)
     for shift in range(width) if by_vectors else (0,):
         which = np.arange(rows)
         if by_vectors:
@@ -112,12 +137,15 @@ def sums(x: Any, processors: int, width: int = 4, offset: int = 0) -> Any:
         for piece in _pieces(len(which), n):
             at = which[piece]
             given = x[at] if len(at) != rows else x
-            found = _by_vectors(given, threads, width, shift) if by_vectors else _in_turn(given, threads, _LISTS).swapaxes(1, 2)
-            found = _far(_far(_listed(found).reshape(-1, blocks, block, lanes)))
+            found = _by_vectors(given, threads, width, shift, of) if by_vectors else _in_turn(given, threads, lists, of)
+            found = _far(_far(_listed(found, of).reshape(of.numbers, -1, blocks, block, lanes), of), of)
             if blocks > 1:
-                found = _in_turn(found, lanes * warps)[:, 0]
-                found = _far(_far(found.reshape(-1, warps, lanes)))
-            made[at] = found.reshape(-1)
+                last = np.zeros((*found.shape[:2], lanes * warps), np.float32)
+                for start in range(0, blocks, lanes * warps):
+                    part = found[..., start : start + lanes * warps]
+                    last[..., : part.shape[2]] = of.merge(last[..., : part.shape[2]], part)
+                found = _far(_far(last.reshape(*found.shape[:2], warps, lanes), of), of)
+            made[:, at] = found.reshape(of.numbers, -1)
     return made
 
 
@@ -132,9 +160,9 @@ def _of_exponentials(x: Any, size: int, offset: int, wider: bool) -> Any:
     rows, n = x.shape
     if n <= (_BLOCK if wider else _IN_WARP):
         threads = min(_WARP, 1 << (n - 1).bit_length())
-        return _far(_in_turn(x, threads)[:, 0])
+        return _far(_in_turn(x, threads)[0, ..., 0])
     if not wider and -(-n // _BLOCK) <= _REGISTERS:
-        return _of_block(_in_turn(x, _BLOCK)[:, 0])
+        return _of_block(_in_turn(x, _BLOCK)[0, ..., 0])
     width = 16 // size
     made = np.zeros((rows, _BLOCK), np.float32)
     whole = n % width == 0 and offset % width == 0 and n < (_SHARED - 4 * _BLOCK // _WARP) // size
@@ -228,7 +256,7 @@ def _reduced(x: Any, dims: Any, keep: bool, dtype: Any, mean: bool) -> Any:
     if found is None or dtype not in (None, x.dtype, torch.float32):
         return None
     rows, offset = found
-    made = sums(rows, current().device.multiprocessors, 4 if x.dtype == torch.float32 else 8, offset)
+    (made,) = sums(rows, current().device.multiprocessors, 4 if x.dtype == torch.float32 else 8, offset)
     if mean:
         made *= np.float32(len(rows)) / np.float32(rows.size)
     which = range(x.dim()) if not dims else {d % max(x.dim(), 1) for d in dims}
