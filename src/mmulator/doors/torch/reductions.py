@@ -108,26 +108,35 @@ def _by_vectors(x: Any, threads: int, width: int, shift: int, of: Sum) -> Any:
     return made
 
 
-def sums(x: Any, processors: int, width: int = 4, offset: int = 0, of: Sum = SUM, lists: int = 4) -> Any:
+def sums(
+    x: Any, processors: int, width: int = 4, offset: int = 0, of: Sum = SUM, lists: int = 4, columns: int = 0
+) -> Any:  # fmt: skip
     """The sum of each row of x [rows, n], [numbers, rows], by torch's general reduction.
 
     processors: multiprocessors of the device.
     width: elements of a vector.
     offset: elements between an aligned address and x.
     lists: sums that a thread has, of what it reads in turn.
+    columns: rows of x whose first elements lie together in memory, and so on: x is turned. 0: each row lies together.
     """
     rows, n = x.shape
-    by_vectors = n >= 128
-    wide = min(_power(n // width if by_vectors else n), _MOST_THREADS)
+    by_vectors, most, outputs = not columns and n >= 128, _MOST_THREADS, rows
+    if columns:
+        width = next(w for w in (4, 2, 1) if columns % w == 0)
+        most, outputs = most // width, rows // width
+    wide, high = (outputs, n) if columns else (n // width if by_vectors else n, rows)
+    wide = min(_power(wide), most)
     lanes = min(wide, _WARP)
-    warps = min(_power(rows), _MOST_THREADS // lanes)
-    lanes = min(wide, _MOST_THREADS // warps)
+    warps = min(_power(high), most // lanes)
+    lanes, across = min(wide, most // warps), 1
+    if columns:
+        lanes, across = 1, lanes
     each, blocks, block = -(-n // lanes), 1, 1
     if each >= min(warps * 16, 256):
         block, each = warps, -(-n // (lanes * warps))
-        most = processors * (2048 // (lanes * warps))
-        if each >= 256 and rows <= most:
-            blocks = max(min(-(-most // rows), -(-each // 16)), -(-each // 256))
+        grid, held = -(-outputs // across), processors * (2048 // (lanes * across * warps))
+        if each >= 256 and grid <= held:
+            blocks = max(min(-(-held // grid), -(-each // 16)), -(-each // 256))
     threads = lanes * block * blocks
     made = np.empty((of.numbers, rows), np.float32)
     for shift in range(width) if by_vectors else (0,):
@@ -135,8 +144,7 @@ def sums(x: Any, processors: int, width: int = 4, offset: int = 0, of: Sum = SUM
         if by_vectors:
             which = which[(offset + which * n) % width == shift]
         for piece in _pieces(len(which), n):
-            at = which[piece]
-            given = x[at] if len(at) != rows else x
+            given = np.ascontiguousarray(x[which[piece]] if by_vectors else x[piece])
             found = _by_vectors(given, threads, width, shift, of) if by_vectors else _in_turn(given, threads, lists, of)
             found = _far(_far(_listed(found, of).reshape(of.numbers, -1, blocks, block, lanes), of), of)
             if blocks > 1:
@@ -145,7 +153,7 @@ def sums(x: Any, processors: int, width: int = 4, offset: int = 0, of: Sum = SUM
                     part = found[..., start : start + lanes * warps]
                     last[..., : part.shape[2]] = of.merge(last[..., : part.shape[2]], part)
                 found = _far(_far(last.reshape(*found.shape[:2], warps, lanes), of), of)
-            made[:, at] = found.reshape(of.numbers, -1)
+            made[:, which[piece]] = found.reshape(of.numbers, -1)
     return made
 
 
@@ -238,38 +246,54 @@ def norm(x: Any, weight: Any, bias: Any, epsilon: float, squares: bool = False, 
 
 
 # formulas -----------------------------------------------------------------------------------------------------------------
-def _rows(x: Any, dims: Any = None) -> tuple[Any, int] | None:
-    """(f32 [rows, n], elements between an aligned address and it), where the dimensions lie together at the end, row after row."""
-    if x.dtype not in FLOATS or not x.is_contiguous() or not 0 < x.numel() < 1 << 31:
+def _totals(x: Any, dims: Any, keep: bool, width: int, *how: Any) -> tuple[Any, list[int]] | None:
+    """(sums [numbers, rows] over dimensions, the result's shape), where those that are added up lie one after the other in memory,
+    and are the last or behind some that are kept. how: as sums has it."""
+    chosen = {d % max(x.dim(), 1) for d in dims} if dims else set(range(x.dim()))
+    added = [d for d in range(x.dim()) if d in chosen and x.shape[d] > 1]
+    if not x.is_contiguous() or not 1 < x.numel() < 1 << 31 or not added:
         return None
-    last = range(x.dim()) if not dims else sorted(d % max(x.dim(), 1) for d in dims)
-    last = [d for d in last if x.shape[d] > 1]
-    kept = [d for d in range(x.dim()) if x.shape[d] > 1 and d not in last]
-    if not last or (kept and kept[-1] > last[0]):
+    inner = x.shape[added[-1] + 1 :].numel()
+    n = int(np.prod([x.shape[d] for d in added]))
+    if any(d not in chosen and x.shape[d] > 1 for d in range(added[0], added[-1])) or (inner > 1 and x.numel() // n != inner):
         return None
-    n = int(np.prod([x.shape[d] for d in last]))
-    return single(x).reshape(-1, n), x.storage_offset()
-
-
-def _reduced(x: Any, dims: Any, keep: bool, dtype: Any, mean: bool) -> Any:
-    found = _rows(x, dims)
-    if found is None or dtype not in (None, x.dtype, torch.float32):
-        return None
-    rows, offset = found
-    (made,) = sums(rows, current().device.multiprocessors, 4 if x.dtype == torch.float32 else 8, offset)
-    if mean:
-        made *= np.float32(len(rows)) / np.float32(rows.size)
-    which = range(x.dim()) if not dims else {d % max(x.dim(), 1) for d in dims}
-    shape = [1 if d in which else n for d, n in enumerate(x.shape) if keep or d not in which]
-    return tensor(made, dtype or x.dtype, *shape)
+    rows = single(x).reshape(-1, n) if inner == 1 else single(x).reshape(n, inner).T
+    made = sums(rows, current().device.multiprocessors, width, x.storage_offset(), *how, columns=inner if inner > 1 else 0)
+    return made, [1 if d in chosen else size for d, size in enumerate(x.shape) if keep or d not in chosen]
 
 
 def total(x: Any, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    return _reduced(x, dims, keepdim, dtype, False)
+    if x.dtype not in FLOATS or dtype not in (None, x.dtype, torch.float32):
+        return None
+    found = _totals(x, dims, keepdim, 16 // x.dtype.itemsize)
+    return found and tensor(found[0][0], dtype or x.dtype, *found[1])
 
 
 def mean(x: Any, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    return _reduced(x, dims, keepdim, dtype, True) if dtype in (None, x.dtype) else None
+    if x.dtype not in FLOATS or dtype not in (None, x.dtype):
+        return None
+    found = _totals(x, dims, keepdim, 16 // x.dtype.itemsize)
+    return found and tensor(found[0][0] * (np.float32(found[0].size) / np.float32(x.numel())), x.dtype, *found[1])
+
+
+def _deviation(root: bool) -> Callable[..., Any]:
+    def formula(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+        found = _totals(x, dims, keepdim, 2, WELFORD, 2) if x.dtype in FLOATS else None
+        if found is None:
+            return None
+        _, squares, count = found[0]
+        made = squares / np.maximum(count - np.float32(1 if correction is None else correction), 0)
+        return tensor(np.sqrt(made) if root else made, x.dtype, *found[1])
+
+    return formula
+
+
+def length(x: Any, order: Any = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """The 2-norm."""
+    if x.dtype not in FLOATS or order != 2 or dtype not in (None, x.dtype):
+        return None
+    found = _totals(x, dims, keepdim, 4, SQUARES)
+    return found and tensor(np.sqrt(found[0][0]), x.dtype, *found[1])
 
 
 def _softmax(logarithm: bool) -> Callable[..., Any]:
@@ -308,11 +332,12 @@ def rms_norm(x: Any, shape: Any, weight: Any, epsilon: Any) -> Any:
 
 FORMULAS: dict[str, Callable[..., Any]] = {
     "sum": total, "sum.dim_IntList": total, "sum.IntList_out": total, "mean": mean, "mean.dim": mean, "mean.out": mean,
+    "var.correction": _deviation(False), "std.correction": _deviation(True), "linalg_vector_norm": length,
     "_softmax": _softmax(False), "_log_softmax": _softmax(True), "native_layer_norm": layer_norm, "_fused_rms_norm": rms_norm,
 }  # fmt: skip
 # Sums whose order on CUDA is written nowhere here.
 OTHERS = (
-    "var.correction", "std.correction", "var_mean.correction", "std_mean.correction", "linalg_vector_norm", "norm.ScalarOpt_dim",
+    "var_mean.correction", "std_mean.correction", "norm.ScalarOpt_dim",
     "cumsum", "logcumsumexp", "logsumexp", "prod", "prod.dim_int", "native_group_norm", "native_batch_norm", "nll_loss_forward",
     "native_layer_norm_backward", "_softmax_backward_data", "_log_softmax_backward_data", "_fused_rms_norm_backward",
 )  # fmt: skip

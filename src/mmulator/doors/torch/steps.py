@@ -18,6 +18,7 @@ from numpy import errstate
 from mmulator.doors.launch_site import line_of_launch
 from mmulator.doors.torch import dispatch, elementary, precision, reductions
 from mmulator.host.driver.products import products
+from mmulator.matrix.twin.sfu.arrays import evaluate
 
 _NARROW = frozenset((torch.float16, torch.bfloat16))
 _SINGLE = torch.float32
@@ -74,12 +75,13 @@ def power(x: Any, exponent: Any) -> Any:
 
 def inverse_root(x: Any) -> Any:
     """By rsqrt.approx.f32."""
-    if x.dtype not in (*_NARROW, _SINGLE):
+    if x.dtype not in elementary.FLOATS:
         return None
-    from mmulator.matrix.twin.sfu.arrays import evaluate
+    return elementary.tensor(evaluate("rsqrt", elementary.single(x)), x.dtype, *x.shape)
 
-    bits = x.float().contiguous().view(torch.int32).numpy().view("u4")
-    return torch.from_numpy(evaluate("rsqrt", bits).view("f4")).view(x.shape).to(x.dtype)
+
+def sigmoid_backward(grad: Any, y: Any) -> Any:
+    return grad * (1 - y) * y if y.dtype == torch.bfloat16 else None
 
 
 def _clamped(x: Any) -> Any:
@@ -158,6 +160,7 @@ def _passing(name: str, at: int, value: Callable[..., float]) -> Callable[..., A
 
 FORMULAS: dict[str, Callable[..., Any]] = {
     "div.Tensor": divided, "div_.Tensor": divided, "div.Scalar": divided, "div_.Scalar": divided, "tanh_backward": tanh_backward,
+    "sigmoid_backward": sigmoid_backward,
     "div.Tensor_mode": quotient, "div_.Tensor_mode": quotient, "div.Scalar_mode": quotient, "div_.Scalar_mode": quotient,
     "div.out_mode": quotient,
     "lcm": lcm, "lcm_": lcm, "lcm.out": lcm,
