@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from mmulator.doors.torch import elementary
 from mmulator.doors.torch.elementary import FLOATS, single, tensor
 from mmulator.host.driver import current
 from mmulator.matrix.twin.sfu import functions
@@ -162,10 +163,12 @@ def _of_block(x: Any) -> Any:
     return _far(_far(x.reshape(-1, _BLOCK // _WARP, _WARP)))
 
 
-def _of_exponentials(x: Any, size: int, offset: int, wider: bool) -> Any:
+def _of_exponentials(x: Any, size: int, offset: int, wider: bool, inner: int) -> Any:
     """The sums of softmax, of exponentials x [rows, n]. size: bytes of an element in memory. offset: as sums has it. wider:
-    whether f16 becomes f32, by a kernel of its own."""
+    whether f16 becomes f32, by a kernel of its own. inner: elements in memory from one of a row to the next."""
     rows, n = x.shape
+    if inner > 1:
+        return _far(_in_turn(x, min(_power(_BLOCK // inner), _power(n)) if inner <= 64 <= n else 1)[0, ..., 0])
     if n <= (_BLOCK if wider else _IN_WARP):
         threads = min(_WARP, 1 << (n - 1).bit_length())
         return _far(_in_turn(x, threads)[0, ..., 0])
@@ -191,7 +194,7 @@ def _of_exponentials(x: Any, size: int, offset: int, wider: bool) -> Any:
     return _of_block(made)
 
 
-def softmax(x: Any, logarithm: bool = False, size: int = 4, offset: int = 0, wider: bool = False) -> Any:
+def softmax(x: Any, logarithm: bool = False, size: int = 4, offset: int = 0, wider: bool = False, inner: int = 1) -> Any:
     """The softmax of each row of x [rows, n], or its logarithm; the rest as _of_exponentials has it."""
     made = np.empty_like(x)
     n = x.shape[1]
@@ -201,7 +204,7 @@ def softmax(x: Any, logarithm: bool = False, size: int = 4, offset: int = 0, wid
         most = given.max(1, keepdims=True)
         np.subtract(given, most, out=out)
         exponentials = exp(out) if logarithm else exp(out, out=out)
-        total = _of_exponentials(exponentials, size, offset + piece.start * n, wider)[:, None]
+        total = _of_exponentials(exponentials, size, offset + piece.start * n, wider, inner)[:, None]
         if logarithm:
             out -= log(total)
         else:
@@ -251,11 +254,11 @@ def _totals(x: Any, dims: Any, keep: bool, width: int, *how: Any) -> tuple[Any, 
     and are the last or behind some that are kept. how: as sums has it."""
     chosen = {d % max(x.dim(), 1) for d in dims} if dims else set(range(x.dim()))
     added = [d for d in range(x.dim()) if d in chosen and x.shape[d] > 1]
-    if not x.is_contiguous() or not 1 < x.numel() < 1 << 31 or not added:
+    if not x.is_contiguous() or not 0 < x.numel() < 1 << 31:
         return None
-    inner = x.shape[added[-1] + 1 :].numel()
-    n = int(np.prod([x.shape[d] for d in added]))
-    if any(d not in chosen and x.shape[d] > 1 for d in range(added[0], added[-1])) or (inner > 1 and x.numel() // n != inner):
+    inner = x.shape[added[-1] + 1 :].numel() if added else 1
+    n, between = int(np.prod([x.shape[d] for d in added])), range(added[0], added[-1]) if added else ()
+    if any(d not in chosen and x.shape[d] > 1 for d in between) or (inner > 1 and x.numel() // n != inner):
         return None
     rows = single(x).reshape(-1, n) if inner == 1 else single(x).reshape(n, inner).T
     made = sums(rows, current().device.multiprocessors, width, x.storage_offset(), *how, columns=inner if inner > 1 else 0)
@@ -296,13 +299,38 @@ def length(x: Any, order: Any = 2, dims: Any = None, keepdim: bool = False, *, d
     return found and tensor(np.sqrt(found[0][0]), x.dtype, *found[1])
 
 
+def logsumexp(x: Any, dims: Any, keepdim: bool = False) -> Any:
+    if x.dtype not in FLOATS or not x.numel():
+        return None
+    exp, log = elementary.FORMULAS["exp"], elementary.FORMULAS["log"]
+    most = x.amax(dims, True)
+    most = most.masked_fill(most.isinf(), 0)
+    made = total(exp(x - most), dims, keepdim)
+    return None if made is None else log(made) + most.reshape(made.shape)
+
+
+def negative_likelihood(x: Any, target: Any, weight: Any, reduction: int, ignored: int) -> Any:
+    """nll_loss. reduction: 0 (none), 1 (mean), 2 (sum)."""
+    if x.dtype not in FLOATS or x.dim() != 2 or weight is not None or not 0 < len(x) < 1536:
+        return None
+    threads = max(_WARP, 1 << round(np.log2(max(len(x) // 16, 1))))
+    taken, losses = (target != ignored).numpy(), np.zeros((1, len(x)), np.float32)
+    losses[0, taken] = -single(x)[taken, target.numpy()[taken]]
+    if not reduction:
+        return tensor(losses, x.dtype, len(x)), x.new_zeros(())
+    made, count = _far(_in_turn(losses, threads)[0, ..., 0]), np.float32(taken.sum())
+    return tuple(tensor(np.reshape(v, 1), x.dtype) for v in (made / count if reduction == 1 else made, count))
+
+
 def _softmax(logarithm: bool) -> Callable[..., Any]:
     def formula(x: Any, dim: int, wider: bool) -> Any:
         dim %= max(x.dim(), 1)
-        if x.dtype not in FLOATS or not x.numel() or x.shape[dim + 1 :].numel() > 1:
+        if x.dtype not in FLOATS or not x.numel():
             return None
-        x, n = x.contiguous(), x.shape[dim] if x.dim() else 1
-        made = softmax(single(x).reshape(-1, n), logarithm, x.dtype.itemsize, x.storage_offset(), wider)
+        x, n, inner = x.contiguous(), x.shape[dim] if x.dim() else 1, x.shape[dim + 1 :].numel()
+        rows = single(x).reshape(-1, n, inner).swapaxes(1, 2)
+        made = softmax(np.ascontiguousarray(rows).reshape(-1, n), logarithm, x.dtype.itemsize, x.storage_offset(), wider, inner)
+        made = np.ascontiguousarray(made.reshape(rows.shape).swapaxes(1, 2))
         return tensor(made, torch.float32 if wider else x.dtype, *x.shape)
 
     return formula
@@ -333,12 +361,13 @@ def rms_norm(x: Any, shape: Any, weight: Any, epsilon: Any) -> Any:
 FORMULAS: dict[str, Callable[..., Any]] = {
     "sum": total, "sum.dim_IntList": total, "sum.IntList_out": total, "mean": mean, "mean.dim": mean, "mean.out": mean,
     "var.correction": _deviation(False), "std.correction": _deviation(True), "linalg_vector_norm": length,
+    "logsumexp": logsumexp, "nll_loss_forward": negative_likelihood,
     "_softmax": _softmax(False), "_log_softmax": _softmax(True), "native_layer_norm": layer_norm, "_fused_rms_norm": rms_norm,
 }  # fmt: skip
 # Sums whose order on CUDA is written nowhere here.
 OTHERS = (
     "var_mean.correction", "std_mean.correction", "norm.ScalarOpt_dim",
-    "cumsum", "logcumsumexp", "logsumexp", "prod", "prod.dim_int", "native_group_norm", "native_batch_norm", "nll_loss_forward",
+    "cumsum", "logcumsumexp", "prod", "prod.dim_int", "native_group_norm", "native_batch_norm", "nll_loss2d_forward",
     "native_layer_norm_backward", "_softmax_backward_data", "_log_softmax_backward_data", "_fused_rms_norm_backward",
 )  # fmt: skip
 WHY = "the order of torch's sums on CUDA is not written here"
