@@ -18,7 +18,6 @@ from mmulator.doors.torch import dispatch
 
 _NARROW = frozenset((torch.float16, torch.bfloat16))
 _WIDE = torch.float32
-_PIECE = 1 << 16  # elements
 _Tensor = torch.Tensor
 
 
@@ -64,11 +63,9 @@ RULES: dict[str, PrecisionRule] = {
     "add.Tensor": PrecisionRule(when=_scaled), "add_.Tensor": PrecisionRule(when=_scaled), "add.out": PrecisionRule(when=_scaled),
     "sub.Tensor": PrecisionRule(when=_scaled), "sub_.Tensor": PrecisionRule(when=_scaled), "sub.out": PrecisionRule(when=_scaled),
     "rsub.Scalar": PrecisionRule(), "rsub.Tensor": PrecisionRule(when=_scaled),
-    "erf": PrecisionRule(), "erf_": PrecisionRule(), "logit": PrecisionRule(), "logit_": PrecisionRule(),
+    "logit": PrecisionRule(), "logit_": PrecisionRule(),
     "logit_backward": PrecisionRule(),
 }  # fmt: skip
-# Normalisations over a dimension. The last argument: whether f32 comes out of f16, or of which type the input had.
-SOFTMAX = ("_softmax", "_log_softmax")
 SOFTMAX_BACKWARD = ("_softmax_backward_data", "_log_softmax_backward_data")
 
 
@@ -128,47 +125,16 @@ class WideOperator(dispatch.Operator):
         return narrow(result, torch.result_type(given[0], given[1]) if mixed else given[of].dtype)
 
 
-class Softmax(dispatch.Operator):
-    """_softmax and _log_softmax, which for CUDA also make f32 of f16."""
-
-    def __init__(self, op: torch._ops.OpOverload) -> None:
-        super().__init__(op)
-        self.plain, self.run = self.run, self.run_wide
-
-    def run_wide(self, keys: Any, *values: Any) -> Any:
-        x, dim, half_to_float = values
-        if not _narrow(x):
-            return self.plain(keys, *values)
-        result = self.plain(keys, widen(x), dim, False)
-        return result if half_to_float else narrow(result, x.dtype)
-
-
 class SoftmaxBackward(dispatch.Operator):
-    """Backward of softmax and log_softmax; the last argument is the type that the input had. A GPU adds up a row in a tree, the
-    CPU one by one, which over a vocabulary of f32 is off by 1e-5: so rows of f32 are added up in f64.
-    """
+    """Backward of softmax and log_softmax; the last argument is the type that the input had."""
 
     def __init__(self, op: torch._ops.OpOverload) -> None:
         super().__init__(op)
         self.plain, self.run = self.run, self.run_wide
 
     def run_wide(self, keys: Any, grad: Any, output: Any, dim: int, input_dtype: torch.dtype) -> Any:
-        if grad.dtype == input_dtype == torch.float32:
-            return self.in_pieces(keys, grad, output, dim % max(grad.dim(), 1))
         wide = _WIDE if input_dtype in _NARROW else input_dtype
         return narrow(self.plain(keys, widen(grad), widen(output), dim, wide), input_dtype)
-
-    def in_pieces(self, keys: Any, grad: Any, output: Any, dim: int) -> Any:
-        """The result in f64, a number of rows at a time, so that wide copies stay in the processor's caches."""
-        if not dim or not grad.numel() or grad.size() != output.size():
-            return self.plain(keys, grad.double(), output.double(), dim, torch.float64).float()
-        made = torch.empty(grad.size(), dtype=torch.float32, device=dispatch.CPU)
-        g, o, out = (t.contiguous().flatten(0, dim - 1) for t in (grad, output, made))
-        rows = max(1, _PIECE * g.size(0) // g.numel())
-        for first in range(0, g.size(0), rows):
-            at = slice(first, first + rows)
-            out[at] = self.plain(keys, g[at].double(), o[at].double(), 1, torch.float64)
-        return made
 
 
 def _of(rule: PrecisionRule) -> Maker:
@@ -181,7 +147,7 @@ Maker = Callable[[torch._ops.OpOverload], dispatch.Operator]
 def makers() -> dict[str, Maker]:
     """What makes the kernel of an operator, by its name without the library's."""
     made: dict[str, Maker] = {name: _of(rule) for name, rule in RULES.items()}
-    return made | dict.fromkeys(SOFTMAX, Softmax) | dict.fromkeys(SOFTMAX_BACKWARD, SoftmaxBackward)
+    return made | dict.fromkeys(SOFTMAX_BACKWARD, SoftmaxBackward)
 
 
 def kernels() -> dict[str, Callable[..., Any]]:

@@ -159,8 +159,30 @@ def sums(
 
 
 def _of_block(x: Any) -> Any:
-    """The sum of what 1,024 threads have, [rows, 1024]."""
-    return _far(_far(x.reshape(-1, _BLOCK // _WARP, _WARP)))
+    """The sum of what the threads of a block have, [rows, threads]: of each warp, then of the warps."""
+    return _far(_far(x.reshape(len(x), -1, _WARP)))
+
+
+def _by_block(x: Any, threads: int, width: int, offset: int, whole: bool = False) -> Any:
+    """What the threads of a block add up of each row of x [rows, n], reading vectors of `width` elements. offset: as sums has it.
+    whole: whether rows consist of vectors; otherwise a round of threads that read one element each begins where a row is not
+    aligned, and ends where too few are left for all threads."""
+    rows, n = x.shape
+    made = np.zeros((rows, threads), np.float32)
+    for row, own in enumerate(made):
+        line, shift = x[row], 0 if whole else (offset + row * n) % width
+        if shift:
+            own[shift:][: len(line)] += line[: threads - shift]
+            line = line[threads - shift :]
+        last = len(line) if whole else len(line) - len(line) % (width * threads)
+        for at in range(0, last, width * threads):
+            part = line[at : min(at + width * threads, last)].reshape(-1, width)
+            for k in range(width):
+                own[: len(part)] += part[:, k]
+        for at in range(last, len(line), threads):
+            part = line[at : at + threads]
+            own[: len(part)] += part
+    return made
 
 
 def _of_exponentials(x: Any, size: int, offset: int, wider: bool, inner: int) -> Any:
@@ -174,24 +196,12 @@ def _of_exponentials(x: Any, size: int, offset: int, wider: bool, inner: int) ->
         return _far(_in_turn(x, threads)[0, ..., 0])
     if not wider and -(-n // _BLOCK) <= _REGISTERS:
         return _of_block(_in_turn(x, _BLOCK)[0, ..., 0])
-    width = 16 // size
-    made = np.zeros((rows, _BLOCK), np.float32)
-    whole = n % width == 0 and offset % width == 0 and n < (_SHARED - 4 * _BLOCK // _WARP) // size
-    for row in range(rows):
-        shift = 0 if whole else (offset + row * n) % width
-        line, own = x[row], made[row]
-        if shift:  # the first block of threads reads one element each
-            own[shift:] += line[: _BLOCK - shift]
-            line = line[_BLOCK - shift :]
-        last = len(line) if whole else len(line) - len(line) % (width * _BLOCK)
-        for at in range(0, last, width * _BLOCK):
-            part = line[at : min(at + width * _BLOCK, last)].reshape(-1, width)
-            for k in range(width):
-                own[: len(part)] += part[:, k]
-        for at in range(last, len(line), _BLOCK):
-            part = line[at : at + _BLOCK]
-            own[: len(part)] += part
-    return _of_block(made)
+    return _of_block(_by_block(x, _BLOCK, 16 // size, offset, _is_kept(n, size, offset, _BLOCK)))
+
+
+def _is_kept(n: int, size: int, offset: int, threads: int) -> bool:
+    """Whether a block keeps a row in its shared memory, which it reads by whole vectors."""
+    return not (n * size % 16 or offset * size % 16) and n < (_SHARED - 4 * threads // _WARP) // size
 
 
 def softmax(x: Any, logarithm: bool = False, size: int = 4, offset: int = 0, wider: bool = False, inner: int = 1) -> Any:
@@ -336,6 +346,31 @@ def _softmax(logarithm: bool) -> Callable[..., Any]:
     return formula
 
 
+def _softmax_back(logarithm: bool) -> Callable[..., Any]:
+    def formula(grad: Any, output: Any, dim: int, dtype: Any) -> Any:
+        n = grad.shape[dim] if grad.dim() else 1
+        if dtype not in FLOATS or {grad.dtype, output.dtype} != {dtype} or not grad.numel() or grad.shape[dim:].numel() > n:
+            return None
+        terms = grad.contiguous() if logarithm else (grad * output).contiguous()
+        rows, factors = single(terms).reshape(-1, n), single(output).reshape(-1, n)
+        made, width = np.empty_like(rows), 16 // dtype.itemsize
+        exp, product = functions.function(functions.exp), functions.function(functions.product)
+        for piece in _pieces(*rows.shape):
+            given, factor = rows[piece], exp(factors[piece]) if logarithm else factors[piece]
+            if n <= _BLOCK:
+                found = _far(_in_turn(given, min(_WARP, 1 << (n - 1).bit_length()))[0, ..., 0])
+            else:
+                threads = max(1 << (min(n // width, _BLOCK) // 2 - 1).bit_length(), _WARP)
+                offset = terms.storage_offset() + piece.start * n
+                kept = _is_kept(n, dtype.itemsize, offset, threads)
+                found = _by_block(given, threads, width, offset, kept)
+                found = _of_block(found) if kept else _listed(_listed(found.reshape(len(found), -1, _WARP)))
+            product(-factor, np.broadcast_to(found[:, None], given.shape), given, out=made[piece])
+        return tensor(made, dtype, *grad.shape)
+
+    return formula
+
+
 def _normed(x: Any, shape: Any, weight: Any, bias: Any, epsilon: float, squares: bool) -> Any:
     given = [t for t in (weight, bias) if t is not None]
     n = int(np.prod(shape))
@@ -362,12 +397,13 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "sum": total, "sum.dim_IntList": total, "sum.IntList_out": total, "mean": mean, "mean.dim": mean, "mean.out": mean,
     "var.correction": _deviation(False), "std.correction": _deviation(True), "linalg_vector_norm": length,
     "logsumexp": logsumexp, "nll_loss_forward": negative_likelihood,
-    "_softmax": _softmax(False), "_log_softmax": _softmax(True), "native_layer_norm": layer_norm, "_fused_rms_norm": rms_norm,
+    "_softmax": _softmax(False), "_log_softmax": _softmax(True), "_softmax_backward_data": _softmax_back(False),
+    "_log_softmax_backward_data": _softmax_back(True), "native_layer_norm": layer_norm, "_fused_rms_norm": rms_norm,
 }  # fmt: skip
 # Sums whose order on CUDA is written nowhere here.
 OTHERS = (
     "var_mean.correction", "std_mean.correction", "norm.ScalarOpt_dim",
     "cumsum", "logcumsumexp", "prod", "prod.dim_int", "native_group_norm", "native_batch_norm", "nll_loss2d_forward",
-    "native_layer_norm_backward", "_softmax_backward_data", "_log_softmax_backward_data", "_fused_rms_norm_backward",
+    "native_layer_norm_backward", "_fused_rms_norm_backward",
 )  # fmt: skip
 WHY = "the order of torch's sums on CUDA is not written here"
