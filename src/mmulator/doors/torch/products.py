@@ -127,6 +127,10 @@ def _product(
     for scale, swizzled in of_b:
         y = y * _factors(scale, y.size(0), y.size(1), swizzled)
     known, dtype = None, out or a.dtype
+    if bias is not None and dtype == torch.float32:
+        raise RuntimeError("Bias is not supported when out_dtype is set to Float32")
+    if bias is not None and bias.dtype not in ((dtype,) if dtype in _SUMMED else _SUMMED[:2]):
+        raise RuntimeError(f"Bias must be {dtype} to compute {dtype} output, but got {bias.dtype}")
     if len(of_a) == len(of_b) == 1 and dtype in _SUMMED:
         known = orders.scaled(current().device.name, a, b, (of_a[0][0], of_b[0][0].t()), fast, bias)
     products().count(f"{str(a.dtype).removeprefix('torch.')} scaled_mm", known is not None, line_of_launch)

@@ -404,6 +404,6 @@ FORMULAS: dict[str, Callable[..., Any]] = {
 OTHERS = (
     "var_mean.correction", "std_mean.correction", "norm.ScalarOpt_dim",
     "cumsum", "logcumsumexp", "prod", "prod.dim_int", "native_group_norm", "native_batch_norm", "nll_loss2d_forward",
-    "native_layer_norm_backward", "_fused_rms_norm_backward",
+    "native_layer_norm_backward",
 )  # fmt: skip
 WHY = "the order of torch's sums on CUDA is not written here"
