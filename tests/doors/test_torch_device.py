@@ -58,17 +58,21 @@ DRAWN = {
 }  # fmt: skip
 POISONED = {"empty_like", "new_empty", "new_empty_strided", "empty_strided", "empty", "empty_permuted"}
 OWN_FORMULA = {"min.reduction_no_dim", "renorm"}  # torch's gradient asks whether the tensor is on cuda
-SUMMED = {  # gradients of softmax, which precision.py sums in f64
+SUMMED = {  # doors/torch adds up as CUDA does, in them or in their gradients (test_torch_steps.py)
     "softmax", "log_softmax", "nn.functional.softmin", "nn.functional.cross_entropy", "nn.functional.linear_cross_entropy",
     "torch.ops.aten._safe_softmax.default", "nn.functional.scaled_dot_product_attention", "masked.softmax", "masked.log_softmax",
-    "masked.softmin", "_softmax_backward_data",
+    "masked.softmin", "_softmax_backward_data", "masked.normalize", "masked.var", "masked.std", "native_layer_norm",
+    "nn.functional.layer_norm", "nn.functional.rms_norm", "std", "std.unbiased", "std_mean", "std_mean.unbiased", "var",
+    "var.unbiased", "var_mean", "var_mean.unbiased", "sum_to_size", "native_group_norm", "nn.functional.instance_norm",
+    "nn.functional.cosine_similarity", "nn.functional.cosine_embedding_loss", "logsumexp", "__rmul__", "__rpow__", "lerp", "mul",
+    "outer", "linalg.householder_product", "ormqr", "nn.functional.linear_cross_entropy.chunked",
+    "nn.functional.linear_cross_entropy.chunked_none",
 }  # fmt: skip
-STEPPED = {  # doors/torch computes these, or rsqrt, exp, sqrt in them or in their gradients, as CUDA does (test_torch_steps.py)
-    "addcmul", "addcdiv", "nn.functional.hardswish", "nn.functional.hardsigmoid", "rsqrt", "nn.functional.rms_norm",
-    "logaddexp", "nn.functional.linear_cross_entropy.chunked_none", "nn.functional.soft_margin_loss", "exp", "sigmoid", "silu",
-    "sqrt", "acos", "acosh", "asin", "asinh", "nn.functional.silu", "nn.functional.cosine_embedding_loss", "logsumexp",
-    "logcumsumexp", "erf", "erfc", "erfinv", "special.ndtr", "special.ndtri", "special.log_ndtr",
-    "nn.functional.linear_cross_entropy.chunked",
+STEPPED = {  # doors/torch computes these, or functions in them or in their gradients, as CUDA does (test_torch_steps.py)
+    "addcmul", "addcdiv", "nn.functional.hardswish", "nn.functional.hardsigmoid", "rsqrt", "logaddexp",
+    "nn.functional.soft_margin_loss", "exp", "sigmoid", "silu", "sqrt", "acos", "acosh", "asin", "asinh", "nn.functional.silu",
+    "logcumsumexp", "erf", "erfc", "erfinv", "special.ndtr", "special.ndtri", "special.log_ndtr", "special.xlog1py", "tanh",
+    "pow", "nn.functional.tanhshrink", "nn.functional.gelu", "nn.functional.gaussian_nll_loss",
 }  # fmt: skip
 KNOWN = DRAWN | POISONED | OWN_FORMULA | SUMMED | STEPPED
 REFUSED = {

@@ -63,15 +63,17 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "tanh": torch.tanh, "erf": torch.erf, "log": torch.log, "gelu": F.gelu, "gelu tanh": lambda x: F.gelu(x, approximate="tanh"),
 }  # fmt: skip
 WHOLE: dict[str, Callable[[Any], Any]] = {
-    "sum of all": torch.sum, "mean of all": torch.mean, "sum of columns": lambda x: x.sum(0), "mean of columns": lambda x: x.mean(0),
-    "var of columns": lambda x: x.var(0), "softmax of columns": lambda x: torch.softmax(x, 0),
+    "sum of all": torch.sum, "mean of all": torch.mean, "sum of columns": lambda x: x.sum(0),
+    "mean of columns": lambda x: x.mean(0), "var of columns": lambda x: x.var(0),
+    "softmax of columns": lambda x: torch.softmax(x, 0),
 }  # fmt: skip
 ROWS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "softmax": lambda x, w, b: torch.softmax(x, -1), "softmax f32": lambda x, w, b: torch.softmax(x, -1, dtype=torch.float32),
     "log_softmax": lambda x, w, b: torch.log_softmax(x, -1), "layer_norm": lambda x, w, b: F.layer_norm(x, w.shape, w, b),
-    "layer_norm weight": lambda x, w, b: F.layer_norm(x, w.shape, w), "layer_norm plain": lambda x, w, b: F.layer_norm(x, w.shape),
-    "rms_norm": lambda x, w, b: F.rms_norm(x, w.shape, w, 1e-6), "rms_norm plain": lambda x, w, b: F.rms_norm(x, w.shape, None, 1e-6),
-    "sum": lambda x, w, b: x.sum(-1), "sum f32": lambda x, w, b: x.sum(-1, dtype=torch.float32), "mean": lambda x, w, b: x.mean(-1),
+    "layer_norm weight": lambda x, w, b: F.layer_norm(x, w.shape, w),
+    "layer_norm plain": lambda x, w, b: F.layer_norm(x, w.shape), "rms_norm": lambda x, w, b: F.rms_norm(x, w.shape, w, 1e-6),
+    "rms_norm plain": lambda x, w, b: F.rms_norm(x, w.shape, None, 1e-6), "sum": lambda x, w, b: x.sum(-1),
+    "sum f32": lambda x, w, b: x.sum(-1, dtype=torch.float32), "mean": lambda x, w, b: x.mean(-1),
     "var": lambda x, w, b: x.var(-1), "std biased": lambda x, w, b: x.std(-1, unbiased=False),
     "norm": lambda x, w, b: torch.linalg.vector_norm(x, 2, -1), "logsumexp": lambda x, w, b: torch.logsumexp(x, -1),
 }  # fmt: skip

@@ -187,7 +187,7 @@ RUN = record(
 )  # fmt: skip
 _PRODUCTS = record(
     "whole: products known not_known", "text: first", kinds=many(record("text: kind", "whole: known not_known")),
-    operators=many(record("text: operator why first", "whole: calls")),
+    operators=many(record("text: operator why", "whole: calls")),
 )  # fmt: skip
 EXEC = record(
     "flag: ok", "whole: exit_code sanitized_launches known", kernels=_KERNEL_RUNS, findings=many(_FINDING),

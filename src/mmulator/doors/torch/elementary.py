@@ -25,6 +25,7 @@ def single(x: Any) -> Any:
 
 def tensor(made: Any, dtype: torch.dtype, *shape: int) -> Any:
     """A tensor of an f32 array, rounded to a type. Its NaNs become a GPU's."""
+    made = np.asarray(made)
     if np.isnan(made.sum(dtype=np.float32)):  # there may be some
         made.view(np.uint32)[np.isnan(made)] = _NAN
     found = torch.from_numpy(made).view(shape).to(dtype)
@@ -45,7 +46,7 @@ _gelu, _gelu_by_tanh = _of(functions.gelu), _of(functions.gelu_by_tanh)
 
 
 def gelu(x: Any, *, approximate: str = "none") -> Any:
-    return {"none": _gelu, "tanh": _gelu_by_tanh}.get(approximate, lambda x: None)(x)
+    return (_gelu_by_tanh if approximate == "tanh" else _gelu)(x)
 
 
 _ONE = {name: _of(getattr(functions, name)) for name in ("exp", "tanh", "erf", "log", "sigmoid", "silu")}

@@ -1,4 +1,4 @@
-"""Sums, means, softmax and norms of rows in the order of torch's kernels for CUDA: which thread reads what, and how threads add up.
+"""Sums, means, softmax and norms of rows in the order of torch's kernels for CUDA: what a thread reads, how threads add up.
 
 On an NVIDIA H200 (torch 2.11, CUDA 13.0) all results that were compared had these bits (tests/doors/test_torch_steps.py). The
 formulas take tensors of the CPU, and return None where the order is not known. The functions before them take and give f32
@@ -21,7 +21,7 @@ from mmulator.matrix.twin.sfu import functions
 from mmulator.matrix.twin.sfu.arrays import evaluate
 
 _WARP, _MOST_THREADS, _BLOCK = 32, 512, 1024
-_PIECE = 1 << 16  # elements whose copies stay in the processor's caches
+_PIECE = 1 << 18  # elements whose copies stay in the processor's caches
 _IN_WARP = 2048  # elements of a row that one warp makes a softmax of
 _REGISTERS, _SHARED = 9, 49152  # elements of a thread, and bytes of a block, that keep a row
 
@@ -80,15 +80,15 @@ def _pieces(rows: int, n: int) -> Iterator[slice]:
     return (slice(at, at + step) for at in range(0, rows, step))
 
 
-def _in_turn(x: Any, threads: int, lists: int = 1, of: Sum = SUM) -> Any:
+def _in_turn(x: Any, threads: int, lists: int = 1, of: Sum = SUM, turned: bool = False) -> Any:
     """[numbers, rows, threads, lists]: what each thread adds up of x [rows, n], reading every `threads`-th element. Its k-th one
-    is added to list k % lists."""
-    rows, n = x.shape
-    made = np.zeros((lists, of.numbers, rows, threads), np.float32)
+    is added to list k % lists. turned: x is [n, rows]."""
+    rows, n = x.shape[::-1] if turned else x.shape
+    made = np.zeros((lists, of.numbers, threads, rows) if turned else (lists, of.numbers, rows, threads), np.float32)
     for k, at in enumerate(range(0, n, threads)):
-        part = x[:, at : at + threads]
-        of.add(made[k % lists, ..., : part.shape[1]], part)
-    return np.moveaxis(made, 0, -1)
+        part, own = x[at : at + threads] if turned else x[:, at : at + threads], made[k % lists]
+        of.add(own[:, : len(part)] if turned else own[..., : part.shape[1]], part)
+    return np.moveaxis(made.swapaxes(2, 3) if turned else made, 0, -1)
 
 
 def _by_vectors(x: Any, threads: int, width: int, shift: int, of: Sum) -> Any:
@@ -145,8 +145,10 @@ def sums(
         if by_vectors:
             which = which[(offset + which * n) % width == shift]
         for piece in _pieces(len(which), n):
-            given = np.ascontiguousarray(x[which[piece]] if by_vectors else x[piece])
-            found = _by_vectors(given, threads, width, shift, of) if by_vectors else _in_turn(given, threads, lists, of)
+            if by_vectors:
+                found = _by_vectors(x[which[piece]] if len(which) != rows else x[piece], threads, width, shift, of)
+            else:
+                found = _in_turn(x.T[:, piece] if columns else x[piece], threads, lists, of, bool(columns))
             found = _far(_far(_listed(found, of).reshape(of.numbers, -1, blocks, block, lanes), of), of)
             if blocks > 1:
                 last = np.zeros((*found.shape[:2], lanes * warps), np.float32)
@@ -228,7 +230,7 @@ def norm(x: Any, weight: Any, bias: Any, epsilon: float, squares: bool = False, 
     made, means, inverses = np.empty_like(x), np.empty(rows, np.float32), np.empty(rows, np.float32)
     fast = aligned and n % 4 == 0
     threads = 128 if fast else _MOST_THREADS
-    each, epsilon = 4 if fast else 1, np.float32(epsilon)
+    each = 4 if fast else 1
     rounds = -(-n // (threads * each))
     more = n // each - (rounds - 1) * threads
     of = functions.moments("moments" if not fast else "squares" if squares else "layer", threads)
@@ -242,7 +244,7 @@ def norm(x: Any, weight: Any, bias: Any, epsilon: float, squares: bool = False, 
         variance = total / np.float32(n)
         if squares and not fast:
             variance = product(mean, mean, variance)
-        inverse = evaluate("rsqrt", variance + epsilon)
+        inverse = evaluate("rsqrt", variance + np.float32(epsilon))
         if squares:
             np.multiply(given, inverse[:, None], out=out)
         else:
@@ -259,9 +261,9 @@ def norm(x: Any, weight: Any, bias: Any, epsilon: float, squares: bool = False, 
 
 
 # formulas -----------------------------------------------------------------------------------------------------------------
-def _totals(x: Any, dims: Any, keep: bool, width: int, *how: Any) -> tuple[Any, list[int]] | None:
-    """(sums [numbers, rows] over dimensions, the result's shape), where those that are added up lie one after the other in memory,
-    and are the last or behind some that are kept. how: as sums has it."""
+def _totals(x: Any, dims: Any, keep: bool, width: int, of: Sum = SUM, lists: int = 4) -> tuple[Any, list[int]] | None:
+    """(sums [numbers, rows] over dimensions, the result's shape), where those that are added up lie one after the other in
+    memory, as the last or the first. of, lists: as sums has them."""
     chosen = {d % max(x.dim(), 1) for d in dims} if dims else set(range(x.dim()))
     added = [d for d in range(x.dim()) if d in chosen and x.shape[d] > 1]
     if not x.is_contiguous() or not 0 < x.numel() < 1 << 31:
@@ -271,7 +273,7 @@ def _totals(x: Any, dims: Any, keep: bool, width: int, *how: Any) -> tuple[Any, 
     if any(d not in chosen and x.shape[d] > 1 for d in between) or (inner > 1 and x.numel() // n != inner):
         return None
     rows = single(x).reshape(-1, n) if inner == 1 else single(x).reshape(n, inner).T
-    made = sums(rows, current().device.multiprocessors, width, x.storage_offset(), *how, columns=inner if inner > 1 else 0)
+    made = sums(rows, current().device.multiprocessors, width, x.storage_offset(), of, lists, inner if inner > 1 else 0)
     return made, [1 if d in chosen else size for d, size in enumerate(x.shape) if keep or d not in chosen]
 
 
@@ -379,8 +381,8 @@ def _normed(x: Any, shape: Any, weight: Any, bias: Any, epsilon: float, squares:
     if list(x.shape[x.dim() - len(shape) :]) != list(shape):
         return None  # an error that torch's own kernel words
     aligned = all(t.storage_offset() % 4 == 0 for t in (x, *given) if t.is_contiguous())
-    vectors = [t if t is None else single(t).reshape(-1) for t in (weight, bias)]
-    made, means, inverses = norm(single(x).reshape(-1, n), *vectors, epsilon, squares, aligned)
+    gain, shift = (t if t is None else single(t).reshape(-1) for t in (weight, bias))
+    made, means, inverses = norm(single(x).reshape(-1, n), gain, shift, epsilon, squares, aligned)
     stats = [*x.shape[: x.dim() - len(shape)], *[1] * len(shape)]
     return tensor(made, x.dtype, *x.shape), *(tensor(s, torch.float32, *stats) for s in (means, inverses)[squares:])
 

@@ -55,7 +55,8 @@ def _polynomial(x: Value, coefficients: Sequence[Any]) -> Value:
 
 def exp(x: Value) -> Value:
     part = fma(x, _PER_STEP, 0.5)
-    step = to(i32, to(f64, select(part > 0.0, select(part < 1.0, part, 1.0), 0.0)) * 252.0)  # powers of 2 told apart, from 2**-126 on
+    part = select(part > 0.0, select(part < 1.0, part, 1.0), 0.0)
+    step = to(i32, to(f64, part) * 252.0)  # powers of 2 that are told apart, from 2**-126 on
     rest = fma(x, _REST, fma(x, _LOG2_E, to(f32, 126 - step)))
     return _unit(vector.ex2, rest) * bitcast(x.ty, to(u32, step + 1) << 23)
 
@@ -118,7 +119,7 @@ def function(of: Callable[..., Value]) -> ArrayFunction:
 
 
 # Welford's sums: (mean, squares of what differs from it, count) of lanes.
-_Sums = tuple[Value, Value, Value]
+_Sums = Sequence[Value]
 
 
 def _added(kind: str, x: Value, inverse: Value, mean: Value, squares: Value) -> tuple[Value, Value]:
@@ -130,22 +131,21 @@ def _added(kind: str, x: Value, inverse: Value, mean: Value, squares: Value) -> 
     return made, fma(part, x - made, squares)
 
 
-def _merged(kind: str, own: _Sums, other: _Sums) -> _Sums:
+def _merged(kind: str, own: _Sums, other: _Sums) -> list[Value]:
     (mean, squares, count), (other_mean, other_squares, other_count) = own, other
     both = squares + other_squares
     if kind == "squares":
-        return mean, both, count
+        return [mean, both, count]
     total = count + other_count
     if kind == "layer":
         inverse, part = constant(total.b, total.ty, 1.0) / total, mean - other_mean
         share = count * inverse
         made = fma(other_mean, other_count * inverse, mean * share), fma(part * part * other_count, share, both)
-        return (*(select(total > 0.0, one, 0.0) for one in made), total)  # type: ignore[return-value]
+        return [*(select(total > 0.0, one, 0.0) for one in made), total]
     part, share = other_mean - mean, other_count / total
     made = fma(part, share, mean), fma(part * part * count, share, both)
     none, last = count == 0.0, other_count == 0.0
-    kept = ((select(none, theirs, select(last, ours, one))) for ours, theirs, one in zip(own, other, made))
-    return (*kept, total)  # type: ignore[return-value]
+    return [*(select(none, theirs, select(last, ours, one)) for ours, theirs, one in zip(own, other, made)), total]
 
 
 @cache
@@ -159,15 +159,15 @@ def moments(kind: str, threads: int) -> Any:
     """
     wide, word, warps = f32.vec(_LANES), i64.vec(_LANES), threads // 32
 
-    def down(at: int, sums: list[Value]) -> list[Value]:
-        return list(_merged(kind, tuple(sums), tuple(shuffle(v, None, [min(n + at, _LANES - 1) for n in range(_LANES)]) for v in sums)))
-
     def folded(at: int, sums: list[Value]) -> list[Value]:
         while at:
-            sums, at = down(at, sums), at // 2
+            down = [min(n + at, _LANES - 1) for n in range(_LANES)]
+            sums, at = _merged(kind, sums, [shuffle(v, None, down) for v in sums]), at // 2
         return sums
 
-    def run(x: ptr_to(f32), counts: ptr_to(f32), dst: ptr_to(f32), rows: i64, steps: i64, more: i64, rest: i64) -> None:  # type: ignore[valid-type]
+    def run(
+        x: ptr_to(f32), counts: ptr_to(f32), dst: ptr_to(f32), rows: i64, steps: i64, more: i64, rest: i64  # type: ignore[valid-type]
+    ) -> None:  # fmt: skip
         own, sums = stack(f32, 3 * threads), stack(f32, 3 * _LANES)
         for row in range(rows):
             for group in range(0, threads, _LANES):
@@ -176,19 +176,20 @@ def moments(kind: str, threads: int) -> Any:
                 for step in range(steps):
                     value = load(wide, x, (row * steps + step) * threads + group, 4)
                     made = _added(kind, value, wide(counts[step]), mean, squares)
-                    used = some | (step < steps - rest)
+                    used = some | (step < steps - rest)  # type: ignore[operator]
                     mean = select(used, made[0], mean)
                     squares = select(used, made[1], squares)
                 store(mean, own, group, 4)
                 store(squares, own, threads + group, 4)
-                store(to(f32, select(some, steps, steps - rest)), own, 2 * threads + group, 4)
+                count = to(f32, select(some, steps, steps - rest))  # type: ignore[operator]
+                store(count, own, 2 * threads + group, 4)
             for part in range(3):
                 store(wide(0.0), sums, part * _LANES, 4)
             for warp in range(warps):
                 low = [load(wide, own, n * threads + warp * 32, 4) for n in range(3)]
                 high = [load(wide, own, n * threads + warp * 32 + _LANES, 4) for n in range(3)]
-                made = folded(8, list(_merged(kind, tuple(low), tuple(high))))
-                for part, one in enumerate(made):
+                warp_sums = folded(8, _merged(kind, low, high))
+                for part, one in enumerate(warp_sums):
                     sums[part * _LANES + warp] = one[0]
             last = folded(warps // 2, [load(wide, sums, n * _LANES, 4) for n in range(3)])
             dst[row] = last[0][0]
