@@ -145,7 +145,7 @@ Maker = Callable[[torch._ops.OpOverload], dispatch.Operator]
 
 
 def makers() -> dict[str, Maker]:
-    """What makes the kernel of an operator, by its name without the library's."""
+    """Makers of operators' kernels by the operator's name, without the library's."""
     made: dict[str, Maker] = {name: _of(rule) for name, rule in RULES.items()}
     return made | dict.fromkeys(SOFTMAX_BACKWARD, SoftmaxBackward)
 

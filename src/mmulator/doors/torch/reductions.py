@@ -166,7 +166,7 @@ def _of_block(x: Any) -> Any:
 
 
 def _by_block(x: Any, threads: int, width: int, offset: int, whole: bool = False) -> Any:
-    """What the threads of a block add up of each row of x [rows, n], reading vectors of `width` elements. offset: as sums has it.
+    """Sums of a block's threads, [rows, threads], which read x [rows, n] by vectors of `width` elements. offset: as sums has it.
     whole: whether rows consist of vectors; otherwise a round of threads that read one element each begins where a row is not
     aligned, and ends where too few are left for all threads."""
     rows, n = x.shape
@@ -190,7 +190,7 @@ def _by_block(x: Any, threads: int, width: int, offset: int, whole: bool = False
 def _of_exponentials(x: Any, size: int, offset: int, wider: bool, inner: int) -> Any:
     """The sums of softmax, of exponentials x [rows, n]. size: bytes of an element in memory. offset: as sums has it. wider:
     whether f16 becomes f32, by a kernel of its own. inner: elements in memory from one of a row to the next."""
-    rows, n = x.shape
+    n = x.shape[1]
     if inner > 1:
         return _far(_in_turn(x, min(_power(_BLOCK // inner), _power(n)) if inner <= 64 <= n else 1)[0, ..., 0])
     if n <= (_BLOCK if wider else _IN_WARP):

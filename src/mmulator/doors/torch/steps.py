@@ -174,8 +174,8 @@ FORMULAS: dict[str, Callable[..., Any]] = {
 SUMS = frozenset((*reductions.FORMULAS, *reductions.OTHERS))
 
 
-class Steps:
-    """What an operator's kernel for tensors of cuda does first: the steps of CUDA's, where they are known."""
+class SteppedKernel:
+    """An operator's kernel for tensors of cuda that takes the steps of CUDA's, where they are known."""
 
     def __init__(self, operator: dispatch.Operator, formula: Callable[..., Any], run: dispatch.Kernel) -> None:
         self.operator, self.formula, self.plain = operator, formula, run
@@ -203,7 +203,7 @@ def kernels() -> dict[str, Callable[..., Any]]:
 
     def make(name: str, op: torch._ops.OpOverload) -> dispatch.Operator:
         made = wider.get(name, dispatch.Operator)(op)
-        made.run, made.with_numbers = (Steps(made, FORMULAS[name], run) for run in (made.run, made.with_numbers))
+        made.run, made.with_numbers = (SteppedKernel(made, FORMULAS[name], run) for run in (made.run, made.with_numbers))
         return made
 
     return {
