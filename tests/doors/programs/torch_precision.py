@@ -56,12 +56,13 @@ def converted(given: tuple[Any, ...], dtype: torch.dtype) -> list[Any]:
 
 
 def check(name: str, function: Callable[..., Any], given: tuple[Any, ...], dtype: torch.dtype) -> None:
-    """cuda in a narrow type, against the CPU in f32, rounded."""
+    """cuda in a narrow type, against the CPU in f32, rounded: of rows that are added up in CUDA's order a few may differ."""
+    most = given[0].numel() // 10_000 if "softmax" in name or "layer_norm" in name else 0
     narrow = converted(given, dtype)
     found = function(*[t.cuda() for t in narrow])
     wanted = function(*converted(tuple(narrow), torch.float32))
     for n, (a, b) in enumerate(zip(*((r if isinstance(r, tuple) else (r,)) for r in (found, wanted)))):
-        if a.dtype != dtype or not torch.equal(a.cpu(), b.to(dtype)):
+        if a.dtype != dtype or (a.cpu() != b.to(dtype)).sum() > most:
             print(f"{name}, result {n}, {dtype}: {a.dtype}, {int((a.cpu() != b.to(dtype)).sum())} of {b.numel()} differ")
 
 
@@ -71,7 +72,8 @@ def half_to_float(dtype: torch.dtype) -> None:
     for function in (torch.softmax, torch.log_softmax):
         y = function(x, -1, dtype=torch.float32)
         y.pow(2).sum().backward()
-        if y.dtype != torch.float32 or not torch.equal(y.cpu(), function(x.detach().cpu().float(), -1)) or x.grad is None:
+        near = torch.allclose(y.cpu(), function(x.detach().cpu().float(), -1), rtol=1e-6)
+        if y.dtype != torch.float32 or not near or x.grad is None:
             print(f"{function.__name__} of {dtype} in f32: {y.dtype}")
 
 
