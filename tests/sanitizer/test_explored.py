@@ -155,7 +155,7 @@ RIGHT = {
     "barrier": (BARRIER.format(arrive=ARRIVE, load=ACQUIRE, count="n"), 3, 1),
     "barrier with fences": (BARRIER.format(
         arrive=FENCE + " red.global.add.u32 [m], 1;", load=f"{FENCE} ld.volatile.global.u32", count="n"
-    ).replace("bra wait;\n", f"bra wait; {FENCE}\n", 1), 2, 2),
+    ).replace("bra wait;\n", f"bra wait; {FENCE}\n", 1), 2, 1),
     "flag": (FLAG.format(store=RELEASE, load=ACQUIRE), 3, 1),
     "semaphore": (CHAIN.format(store=RELEASE, load=ACQUIRE), 3, 1),
     "fixup": (FIXUP.format(store=RELEASE, load=ACQUIRE), 4, 1),
