@@ -118,7 +118,7 @@ def test_a_wrong_element_keeps_its_bits(tmp_path: Path) -> None:
     job = replace(job_of(tmp_path, planted="add.f32 %f1, %f1, 0f3F800000;"), expect=expect)
     wrong, want = right(job).arrays["C"][0], expect.arrays["C"][0]
     found, text = small(job, tmp_path)
-    assert text.count(";") < 20 and "0f3F800000" in text and str(wrong)[:7] in found.failure, text
+    assert text.count(";") < 24 and "0f3F800000" in text and str(wrong)[:7] in found.failure, text
     compared = load_job(tmp_path / "out" / "launch.toml")
     assert compared.expect is not None and compared.expect.arrays["C"].reshape(-1)[0] == want
     assert arrays_of(fresh(compared, text))["C"].reshape(-1)[0] == wrong
@@ -127,18 +127,16 @@ def test_a_wrong_element_keeps_its_bits(tmp_path: Path) -> None:
 def test_what_devices_compute_otherwise_stays_different(tmp_path: Path) -> None:
     job = load_job(places.ROOT / "examples" / "handwritten" / "launch.toml")
     found, text = small(job, tmp_path, **_against("sm_90", job))
-    assert "mma.sync" in text and text.count(";") < 16, text
+    assert "mma.sync" in text and text.count(";") < 20, text
     assert fails(tmp_path / "out" / "launch.toml", found)
 
 
-def test_of_two_kernels_what_they_do_not_share_stays(tmp_path: Path) -> None:
+def test_what_another_build_stores_is_the_reference(tmp_path: Path) -> None:
     job = job_of(tmp_path)
     other = tmp_path / "other.ptx"
-    other.write_text(job.ptx.read_text().replace("0f40000000", "0f40400000").replace("0f3F000000", "0f3F000001"))
+    other.write_text(job.ptx.read_text().replace("0f40000000", "0f40400000"))
     found, text = small(job, tmp_path, **_against(str(other), job))
-    theirs = (tmp_path / "out" / "other.ptx").read_text()
-    apart = [(a, b) for a, b in zip(text.splitlines(), theirs.splitlines(), strict=True) if a != b]
-    assert len(apart) == 1 and text.count(";") < 16, (text, theirs)
+    assert text.count(";") < 24 and job.expect is not None and job.expect.source == "other.ptx", text
     assert fails(tmp_path / "out" / "launch.toml", found)
 
 

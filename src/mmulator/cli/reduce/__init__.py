@@ -75,9 +75,10 @@ def reduce(
     if out.exists() and not out.is_dir():
         raise LaunchError(f"--out {out}: it is a file, and the smaller launch needs a folder")
     check_writable(str(out / "launch.toml") if out.is_dir() else str(out.with_suffix(".tmp")))
+    given = _against(against, job)
     wanted = ReductionRequest(
-        job, out, wish(None, rules, False, False).rules, rules is not None, "nan" if nan else "", against == "reference",
-        seconds=seconds or float("inf"), **_against(against, job),
+        job, out, wish(None, rules, False, False).rules, rules is not None, "nan" if nan else "",
+        seconds=seconds or float("inf"), **given,
     )  # fmt: skip
     with Progress(json) as progress:
         last: list[Any] = [None, 0]
@@ -110,36 +111,43 @@ def reduce(
 
 
 def _against(text: str | None, job: Job) -> dict[str, Any]:
-    """Fields of a request that say whose arrays those of the launch are compared with."""
-    if text in (None, "reference"):
-        return {}
-    from dataclasses import replace
-
+    """Fields of a request that say whose arrays those of the launch are compared with. What another file stores becomes what the
+    job expects."""
     from mmulator.base.errors import LaunchError
-    from mmulator.host.jobs.job import load_job
     from mmulator.observation.reduce.failure import fresh
     from mmulator.observation.reduce.launches import arrays_of
 
+    if text is None:
+        return {}
     if text == "gpu":
         from mmulator.evaluation.conformance.gpu import Gpu
         from mmulator.evaluation.conformance.launches import on_gpu
         from mmulator.host.jobs.job import run_job
 
-        made: list[Gpu] = []
-
-        def theirs(job: Job, ptx: str) -> dict[str, Any]:
-            made[:] = made or [Gpu()]
-            return on_gpu(fresh(job, ptx), run_job(fresh(job, ptx), threads=1), made[0])
-
-        return {"other": theirs, "name": "GPU"}
-    file = Path(str(text))
+        gpu = Gpu()
+        return {"other": lambda job, ptx: on_gpu(fresh(job, ptx), run_job(fresh(job, ptx), threads=1), gpu), "name": "GPU"}
+    file = Path(text)
     if file.suffix == ".toml" or file.exists():
-        other = load_job(file, expecting=False) if file.suffix == ".toml" else replace(job, ptx=file, entry=None)
-        return {"other": lambda job, ptx: arrays_of(fresh(job, ptx)), "name": file.name, "kernel": (other.ptx, other.entry)}
+        from mmulator.host.jobs.comparison import Expectation
+        from mmulator.host.jobs.job import load_job
+        from mmulator.ptx.text import read_source
+
+        if file.suffix == ".toml":
+            theirs = arrays_of(load_job(file, expecting=False))
+        else:
+            theirs = arrays_of(fresh(job, read_source(file, None, job.device, job.entry, job.nvcc.split()).text))
+        own = job.arrays()
+        job.expect = Expectation({name: a for name, a in theirs.items() if name in own}, source=file.name)
+    if job.expect is not None and (file.exists() or text == "reference"):
+        return {"reference": True}
+    if text == "reference":
+        raise LaunchError("there is no reference", hint="[expect] of the launch file, or --expect")
+    from dataclasses import replace
+
     from mmulator.isa.chips import as_device
 
     try:
-        device = as_device(str(text))
+        device = as_device(text)
     except Exception as error:
         raise LaunchError(f"--against {text}: no such file, and no device: {error}") from None
     return {"other": lambda job, ptx: arrays_of(fresh(replace(job, device=device), ptx)), "name": device}

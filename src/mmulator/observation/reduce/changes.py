@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mmulator.base.interop import is_float
-from mmulator.base.source import Source, Span
+from mmulator.base.source import Source
 from mmulator.host.jobs.inputs import Argument
 from mmulator.host.jobs.job import Job
 from mmulator.isa.effects import Ends, MemoryEffect, Orders, Step
@@ -18,35 +18,27 @@ from mmulator.isa.types import type_bits
 from mmulator.observation.reduce.program import KernelLines, LineKind, ProgramLine
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.program.uses import uses_and_defs
-from mmulator.ptx.tree import Immediate, Instruction, Reg, Symbol
+from mmulator.ptx.tree import Function, Immediate, Instruction, Reg, Symbol
 
 _GUARD = re.compile(r"^(\s*)@!?[\w%$]+\s+")
 _OFFSET = re.compile(r"\+\s*-?\w+(?=\s*\])")
 _NUMBER = re.compile(r"(?<=[\s,{])(?:0[fFdDxX]\w+|[0-9]{1,9}|-[0-9]+)(?=[,;}])")
 _SIZE = re.compile(r"\[(\d+)\];$")
 _FEW = 64  # pieces in which values are zeroed
-Sites = dict[int, tuple[str, Instruction]]  # number of a line -> its function and its instruction
+Sites = dict[int, tuple[Function, Instruction]]  # number of a line -> its function and its instruction
 
 
 def sites(lines: KernelLines) -> Sites:
-    """The instructions of a program by the numbers of their lines; of pieces of several lines none."""
-    rows = [number for number, _ in lines.rows()]
+    """The instructions of a program by the numbers of their lines."""
     tree = parse_module(Source("<lines>", lines.text()))
-    found = ((rows[i.span.line - 1], f.name, i) for f in tree.functions for i in f.instructions)
-    return {number: (name, i) for number, name, i in found if lines.lines[number].alike}
-
-
-def lines_at(lines: KernelLines, spans: Sequence[Span]) -> set[int]:
-    """The numbers of the lines at places of the text."""
-    rows = [number for number, _ in lines.rows()]
-    return {rows[span.line - 1] for span in spans}
+    return {i.span.line - 1: (f, i) for f in tree.functions for i in f.instructions}
 
 
 # instructions -----------------------------------------------------------------------------------------------------------
 def slices(lines: KernelLines, seeds: set[int]) -> Iterator[KernelLines]:
     """The program with only what some instructions are computed from; then with branches, what orders, and accesses, too."""
     places = sites(lines)
-    accessed = {n: [{(f, r) for r in names} for names in uses_and_defs(i)] for n, (f, i) in places.items()}
+    accessed = {n: [{(f.name, r) for r in names} for names in uses_and_defs(i)] for n, (f, i) in places.items()}
     writers: dict[tuple[str, str], list[int]] = {}
     for n, (_, defs) in accessed.items():
         for register in defs:
@@ -58,7 +50,7 @@ def slices(lines: KernelLines, seeds: set[int]) -> Iterator[KernelLines]:
         {n for n, (_, i) in places.items() if _orders(i)},
         {n for n, (_, i) in places.items() if i.effects.memory is not MemoryEffect.NONE},
     ]
-    other = {n for n in lines.of(LineKind.STATEMENT) if n not in places}  # labels, and pieces of two programs
+    other = {n for n in lines.of(LineKind.STATEMENT) if n not in places}  # labels
     for some in more:
         waiting = [*(kept | some)]
         kept = set()
@@ -79,36 +71,29 @@ def without(lines: KernelLines, numbers: set[int]) -> KernelLines:
     return lines.but([line for n, line in enumerate(lines.lines) if n not in numbers])
 
 
-def one_side(lines: KernelLines) -> Iterator[KernelLines]:
-    """Two programs that differ in one piece less."""
-    for n, line in enumerate(lines.lines):
-        if not line.alike and line.kind is not LineKind.FIXED:
-            yield from (lines.but([*lines.lines[:n], line.but(text), *lines.lines[n + 1 :]]) for text in line.texts)
-
-
 def forwarded(lines: KernelLines) -> Iterator[KernelLines]:
     """The program without one instruction, and with one of its sources wherever its result is read; or with 0 for all its
     results."""
     for n, (function, i) in reversed(sites(lines).items()):
-        types = lines.registers[0][function]
-        results = [o.name for o in i.leaves if isinstance(o, Reg) and o.name in uses_and_defs(i)[1] & types.keys()]
+        types = function.registers
+        results = [o for o in i.leaves if isinstance(o, Reg) and o.name in uses_and_defs(i)[1] & types.keys()]
         if not results or i.guard is not None or i.effects.ends is not Ends.NO:
             continue
+        names, kinds = [o.span.text for o in results], {types[o.name] for o in results}
         rest = [*lines.lines[:n], *lines.lines[n + 1 :]]
         if len(results) == 1 and (i.effects.still or i.effects.memory is MemoryEffect.READ):
-            for source in sorted({o.span.text for o in i.leaves if _fits(o, types, results[0])} - {*results}):
-                yield lines.but(_with(rest, function, results, source))
-        zeros = _zeros(types[results[0]], results[0])
-        for zero in zeros if lines.lines[n].texts[0] not in zeros else ():
-            if len({types[r] for r in results}) == 1:
-                less = _with([*lines.lines[:n], lines.lines[n].but(zero), *rest[n:]], function, results[1:], results[0])
-                yield lines.but(less)
+            for source in sorted({o.span.text for o in i.leaves if _fits(o, *kinds)} - {*names}):
+                yield lines.but(_with(rest, function.name, names, source))
+        zeros = _zeros(min(kinds), names[0]) if len(kinds) == 1 else []
+        for zero in zeros if lines.lines[n].text not in zeros else ():
+            less = [*lines.lines[:n], lines.lines[n].but(zero), *rest[n:]]
+            yield lines.but(_with(less, function.name, names[1:], names[0]))
 
 
 def _with(lines: Sequence[ProgramLine], function: str, names: Sequence[str], instead: str) -> list[ProgramLine]:
     """Lines with another word for registers of a function."""
     word = re.compile(rf"(?<![\w$%.])(?:{'|'.join(map(re.escape, names))})(?![\w$])") if names else re.compile("(?!)")
-    return [x.but(word.sub(lambda _: instead, x.texts[0])) if x.function == function and x.alike else x for x in lines]
+    return [x.but(word.sub(lambda _: instead, x.text)) if x.function == function else x for x in lines]
 
 
 def _zeros(kind: str, name: str) -> list[str]:
@@ -118,9 +103,9 @@ def _zeros(kind: str, name: str) -> list[str]:
     return [f"  mov.b{type_bits(kind)} {name}, 0;"] if type_bits(kind) in (16, 32, 64) else []
 
 
-def _fits(o: Any, types: Mapping[str, str], result: str) -> bool:
+def _fits(o: Any, kind: str) -> bool:
     if isinstance(o, Reg):
-        return (o.type == "pred") == (types[result] == "pred") and type_bits(o.type) == type_bits(types[result])
+        return (o.type == "pred") == (kind == "pred") and type_bits(o.type) == type_bits(kind)
     return isinstance(o, Immediate | Symbol)
 
 
@@ -128,9 +113,9 @@ def simpler(lines: KernelLines, cut: bool = True) -> Iterator[KernelLines]:
     """The program with one statement or declaration simpler: no guard, no offset, 0 or 1 for a number; with `cut`, less memory.
     """
     for n, line in enumerate(lines.lines):
-        if line.alike and (line.kind is LineKind.STATEMENT or (cut and line.kind is LineKind.DECLARATION)):
-            for text in dict.fromkeys(_simpler(line.texts[0], line.kind)):
-                if text != line.texts[0]:
+        if line.kind is LineKind.STATEMENT or (cut and line.kind is LineKind.DECLARATION):
+            for text in dict.fromkeys(_simpler(line.text, line.kind)):
+                if text != line.text:
                     yield lines.but([*lines.lines[:n], line.but(text), *lines.lines[n + 1 :]])
 
 
@@ -146,25 +131,6 @@ def _simpler(text: str, kind: LineKind) -> Iterator[str]:
         simple = ones.get(found[0][1:2].lower(), ("0", "1"))
         if found[0] not in simple:
             yield from (text[: found.start()] + number + text[found.end() :] for number in simple)
-
-
-def constants(lines: KernelLines, known: Mapping[tuple[str, str], int]) -> Iterator[KernelLines]:
-    """The program with constants for registers that have one value in the whole launch: for all, for one after the other.
-
-    known: the values, by function and register.
-    """
-    found = {}
-    for n, (function, i) in sites(lines).items():
-        results = [*uses_and_defs(i)[1]]
-        simple = any(isinstance(o, Immediate | Symbol) for o in i.operands[1:2])
-        if len(results) == 1 and (function, results[0]) in known and not simple:
-            kind = lines.registers[0][function][results[0]]
-            if kind != "pred" and type_bits(kind) in (16, 32, 64) and i.guard is None and i.effects.ends is Ends.NO:
-                number = known[function, results[0]]
-                found[n] = f"  mov.b{type_bits(kind)} {results[0]}, {number if number < 4096 else hex(number)};"
-    for some in ([*found], *([n] for n in found)):
-        if some:
-            yield lines.but([line.but(found[n]) if n in some else line for n, line in enumerate(lines.lines)])
 
 
 # the launch -------------------------------------------------------------------------------------------------------------

@@ -113,11 +113,10 @@ def fresh(job: Job, text: str, allowed: int | None = None) -> LoadedJob:
 
 
 def outcome(
-    job: Job, text: str, ask: TrialQuestion, timeout: float | None, compared: str = "", allowed: int | None = None
+    job: Job, text: str, ask: TrialQuestion, timeout: float | None, allowed: int | None = None
 ) -> tuple[list[LaunchFailure], JobResult | Exception]:
     """All failures of a launch, those first that others may follow from, and its result or what it raised.
 
-    compared: text of the kernel whose arrays are compared with these, if it is another.
     allowed: as in `fresh`.
 
     Raises LaunchError for a launch that cannot begin.
@@ -139,7 +138,7 @@ def outcome(
         found += _held(*ask.element, arrays, own=job.arrays())
     if ask.other is not None:
         with suppress(ExecutionFault):  # a launch that does not end is no result to compare with
-            found += _differences(arrays, ask.other(job, compared or text))
+            found += _differences(arrays, ask.other(job, text))
     return found, result
 
 
@@ -225,8 +224,7 @@ class FailureTrial:
         self.tries += 1
         begun = time.monotonic()
         try:
-            other = lines.text(1) if self.ask.other else ""
-            found, _ = outcome(job, lines.text(), self.ask, 1 + 10 * self.seconds, other, self.allowed)
+            found, _ = outcome(job, lines.text(), self.ask, 1 + 10 * self.seconds, self.allowed)
         except LaunchError:
             return None
         same = next((f for f in found if f == self.target), None)

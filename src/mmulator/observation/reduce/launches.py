@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from mmulator.base.errors import LaunchError, MmulatorError, must_be
-from mmulator.base.files import replacing
 from mmulator.base.names import choose
 from mmulator.host.jobs.comparison import Expectation
 from mmulator.host.jobs.job import Job, run_job
@@ -26,7 +25,7 @@ from mmulator.observation.reduce.failure import (
     unwritten,
 )
 from mmulator.observation.reduce.files import plain, write_launch
-from mmulator.observation.reduce.program import KernelLines, lines_of, side_by_side
+from mmulator.observation.reduce.program import KernelLines, lines_of
 from mmulator.observation.reduce.search import Reduction
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.text import read_source
@@ -49,7 +48,6 @@ class ReductionRequest:
     nan: as in Kernel.launch; a NaN alone is meant.
     reference: whether a difference from what the launch file expects is meant.
     other, name: gives the arrays with which those of the launch are compared, as in `TrialQuestion`; whose they are.
-    kernel: PTX whose arrays are compared, or None; its entry.
     seconds: after which the search ends.
     """
 
@@ -61,7 +59,6 @@ class ReductionRequest:
     reference: bool = False
     other: Callable[[Job, str], Arrays] | None = None
     name: str = ""
-    kernel: tuple[Path, str | None] | None = None
     seconds: float = float("inf")
 
 
@@ -108,12 +105,9 @@ def _meant(wanted: ReductionRequest, text: str) -> tuple[LaunchFailure, TrialQue
     """The failure that is meant, how it is seen, and the seconds that this takes. Raises LaunchError if there is none."""
     job, begun = wanted.job, time.monotonic()
     if wanted.other is not None:
-        compared = read_source(wanted.kernel[0], None, job.device, wanted.kernel[1]).text if wanted.kernel is not None else text
-        found, result = outcome(replace(job, expect=None), text, ask := TrialQuestion(other=wanted.other), None, compared)
+        found, result = outcome(replace(job, expect=None), text, ask := TrialQuestion(other=wanted.other), None)
         found = [f for f in found if f.kind != "value"]
     else:
-        if wanted.reference and job.expect is None:
-            raise LaunchError("there is no reference", hint="[expect] of the launch file, or --expect")
         found, result = outcome(job, text, ask := TrialQuestion(nan=wanted.nan), None)
         wrong = [f for f in found if f.kind == "value"]
         if not (wanted.reference or wanted.nan) and (wanted.asked or len(wrong) == len(found)):
@@ -158,8 +152,6 @@ def reduced(
     params = must_be(tree.function(entry), Function).params
     expect, job = job.expect, plain(replace(job, expect=None, suppress=[], entry=entry), params)
     lines = lines_of(tree, entry, verified)
-    if wanted.kernel is not None:
-        lines = side_by_side(lines, lines_of(*_tree(wanted.kernel[0], job, wanted.kernel[1] or entry)))
     job = _stored(job, target)
     trial = FailureTrial(target, ask, seconds, unwritten(tree) if verified else None)
     failure = trial(job, lines)
@@ -211,14 +203,11 @@ def _write(
             wrong.reshape(-1)[target.at] = expect.arrays[target.name].reshape(-1)[target.at]
             job = replace(job, expect=Expectation({target.name: wrong}, source=expect.source))
         elif ask.other is not None:
-            theirs = ask.other(job, found.lines.text(1))
+            theirs = ask.other(job, text)
             job = replace(job, expect=Expectation({n: a for n, a in theirs.items() if n in result}, source=wanted.name))
     said = " ".join(("mmulator run launch.toml", *options))
     words = f"Made small by mmulator reduce: {found.failure.words.splitlines()[0]}"
     write_launch(wanted.to, job, text, [words, f"See it: {said}"])
-    if wanted.kernel is not None:
-        with replacing(wanted.to / "other.ptx") as file:
-            file.write(found.lines.text(1).encode())
     return options
 
 

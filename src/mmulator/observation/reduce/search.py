@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
-from mmulator.base.errors import LaunchError, MmulatorError
-from mmulator.host.instead import instead
+from mmulator.base.errors import MmulatorError
 from mmulator.host.jobs.job import Job
-from mmulator.observation.record.trail import Trail, lanes_of
 from mmulator.observation.reduce import changes
-from mmulator.observation.reduce.failure import FailureTrial, LaunchFailure, outcome
+from mmulator.observation.reduce.failure import FailureTrial, LaunchFailure
 from mmulator.observation.reduce.program import KernelLines, LineKind
-from mmulator.ptx.program.addresses import SHARED_BASE
 
-SMALL = 400  # instructions, up to which values are recorded and single statements are made simpler
+SMALL = 400  # instructions, up to which single statements are made simpler
 Candidate = tuple[Job, KernelLines]
 
 
@@ -53,9 +50,7 @@ class Reduction:
                 self._sliced()
             self._thinned(LineKind.STATEMENT)
             if self.lines.instructions <= SMALL:
-                self._lines(changes.one_side)
                 self._lines(changes.forwarded)
-                self._recorded()
             self._greedy(lambda: changes.fewer(self.job, self.lines))
             self._thinned(LineKind.DECLARATION)
             self._launch(partial(changes.values, cut=self.cuts))
@@ -99,7 +94,7 @@ class Reduction:
         """Try what the instructions of the failure are computed from, alone."""
         if self.failure.spans and self.lines.instructions > SMALL // 10:
             try:
-                found = [*changes.slices(self.lines, changes.lines_at(self.lines, self.failure.spans))]
+                found = [*changes.slices(self.lines, {span.line - 1 for span in self.failure.spans})]
             except MmulatorError:  # of a text that is not verified
                 return
             any(self.take(self.job, lines) for lines in found)
@@ -119,41 +114,3 @@ class Reduction:
                     going = True
                 end = begin
             size = max(1, size // 2)
-
-    def _recorded(self) -> None:
-        """Put constants for registers that have one value in the whole launch."""
-        known = recorded(self.job, self.lines, self.trial)
-        self._lines(lambda lines: changes.constants(lines, known))
-
-
-def recorded(job: Job, lines: KernelLines, trial: FailureTrial) -> dict[tuple[str, str], int]:
-    """Values of the registers that have one value wherever they are read, by function and name."""
-    trail, found, several = Trail(only=lambda _: True), dict[tuple[str, str], int](), set[tuple[str, str]]()
-    ask = replace(trial.ask, sanitize=None, nan="", other=None)
-    with instead(lambda launch, how, observers: launch.kernel.run_itself(launch, how, [*observers, trail.observer])):
-        try:
-            outcome(replace(job, expect=None), lines.text(), ask, 1 + 10 * trial.seconds)
-        except LaunchError:
-            return found
-    for step in trail.steps:
-        site = trail.site(step.site)
-        for name, raw in zip(site.read, step.before):
-            if name not in site.slots:
-                continue
-            lanes = lanes_of(raw, site.slots[name][2])
-            took = {int(v) for n, v in enumerate(lanes) if step.lanes >> n & 1}
-            key = trail.function_of(step), name
-            took |= {found[key]} if key in found else set()
-            if len(took) == 1 and not _address(value := took.pop(), job):
-                found[key] = value
-            else:
-                several.add(key)
-    return {key: value for key, value in found.items() if key not in several}
-
-
-def _address(value: int, job: Job) -> bool:
-    """Whether a value may be an address of this launch, which another launch does not have."""
-    if SHARED_BASE <= value < SHARED_BASE + (256 << 10) and not value % 16:
-        return True
-    return 1 <= value >> 32 <= 16 + 4 * len(job.named()) or any(a.address and a.address >> 32 == value >> 32 for a in job.named())
-
