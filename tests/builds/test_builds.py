@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mmulator.base.errors import LaunchError
 from mmulator.cli.app import run
-from mmulator.evaluation.builds.changes import compare_builds
+from mmulator.evaluation.builds.changes import compare_builds, sentences
 from mmulator.evaluation.builds.suites import matched, read
 from tests.support.schemas import checked
 
@@ -121,7 +122,7 @@ def test_the_elements_that_differ_are_those_that_numpy_says(compared: tuple[Path
     steps = np.abs(fused.view(np.int32).astype(np.int64) - apart.view(np.int32))
     (launch,) = kernels(compared[0])["contracted"]["launches"]
     (array,) = launch["arrays"]
-    assert launch["inputs"] and not launch["outputs"]
+    assert launch["other_inputs"] == [] and not launch["outputs"]
     assert (array["differ"], array["ulps"]) == (np.count_nonzero(steps), steps.max())
     first = int(np.flatnonzero(steps)[0])
     assert array["first"] == [first] and array["values"] == [str(float(fused[first])), str(float(apart[first]))]
@@ -130,11 +131,12 @@ def test_the_elements_that_differ_are_those_that_numpy_says(compared: tuple[Path
 def test_the_page_and_the_text_say_it(compared: tuple[Path, int], capsys: pytest.CaptureFixture[str]) -> None:
     folder, _ = compared
     page = (folder / "page.html").read_text()
-    assert "<h2>contracted</h2>" in page and "<h2>equal</h2>" not in page and "lonely" in page and "<script" not in page
+    assert "<td>contracted</td>" in page and "lonely" in page and "<script" not in page
     assert run(["compare-builds", str(folder / "kept/first"), str(folder / "kept/second")]) == 3
     said = capsys.readouterr().out
     for line in (
         "kernels: 8; other bits: 4, other inputs: 2, same bits: 2", "add.rn.f32 0 -> 1, fma.rn.f32 1 -> 0, mul.rn.f32 0 -> 1",
+        "inputs differ in 1 of 1 launch, so that outputs say nothing of the builds: x",
         "only the first build has launch 9, lonely (1x1x1 blocks of 32x1x1 threads)", "values part at",
     ):  # fmt: skip
         assert line in said, said
@@ -153,10 +155,31 @@ def test_codes_of_what_does_not_differ(compared: tuple[Path, int], capsys: pytes
     assert run(["compare-builds", str(first), str(other)]) == 4
     assert "only the first build has launch 9" in capsys.readouterr().out
     (other / "launches.jsonl").write_text(
-        "".join(json.dumps(r | ({"files": "", "digests": ["0"] * 4} if "kernel" in r else {})) + "\n" for r in rows)
+        "".join(json.dumps(r | ({"files": "", "missing": "no room"} if "kernel" in r else {})) + "\n" for r in rows)
     )
     assert run(["compare-builds", str(first), str(other)]) == 4
-    assert "only digests were kept" in capsys.readouterr().out
+    assert "its files were not kept: no room" in capsys.readouterr().out
+
+
+def test_other_inputs_are_no_difference_of_builds(compared: tuple[Path, int], capsys: pytest.CaptureFixture[str]) -> None:
+    """The same code on other numbers: the arrays are named first, and nothing is said of the builds' bits."""
+    first = compared[0] / "kept" / "first"
+    suite = read(first)
+    one, other = (next(x for x in suite.launches if x.kernel == name) for name in ("equal", "after"))
+    beside = replace(suite, launches=(replace(other, kernel="equal", code=one.code),))
+    found = compare_builds(replace(suite, launches=(one,)), beside)
+    (kernel,) = found.kernels
+    assert found.exit_code == 4 and kernel.change == "other inputs" and kernel.pairs[0].inputs == ("x",)
+    assert next(sentences(kernel)).startswith("inputs differ in 1 of 1 launch") and next(sentences(kernel)).endswith(": x")
+
+
+def test_records_that_cannot_be_compared_say_why(compared: tuple[Path, int]) -> None:
+    suite = read(compared[0] / "kept" / "first")
+    with pytest.raises(LaunchError, match="none has no launches"):
+        compare_builds(suite, replace(suite, name="none", launches=()))
+    one, other = ([replace(x, kernel=x.kernel + end) for x in suite.launches] for end in ("", "2"))
+    with pytest.raises(LaunchError, match="no kernel in common"):
+        compare_builds(replace(suite, launches=one), replace(suite, launches=other))
 
 
 def test_launches_belong_together_by_what_they_have_in_common(compared: tuple[Path, int]) -> None:

@@ -314,9 +314,8 @@ DOCUMENTS: dict[str, Shape] = {
         kernels=many(record(
             "text: kernel grade reason fusion", "texts: lines rests_on", instructions=by_name(many(WHOLE)),
             bits=one_of("same bits", "other bits", "other inputs", "not compared"), launches=many(record(
-                "whole: first second", "text: test note", inputs=or_none(FLAG), outputs=or_none(FLAG), arrays=many(record(
-                    "text: name", "whole: size differ ulps specials", "wholes: first", "texts: values",
-                )),
+                "whole: first second", "text: test note", other_inputs=or_none(many(TEXT)), outputs=or_none(FLAG),
+                arrays=many(record("text: name", "whole: size differ ulps specials", "wholes: first", "texts: values")),
             )),
         )), alone=many(many(record("whole: launch", "text: kernel test"))),
     ),

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.base.errors import MmulatorError
+from mmulator.base.errors import LaunchError, MmulatorError
 from mmulator.evaluation.builds.suites import RecordedLaunch, SuiteOfLaunches, matched
 from mmulator.host.jobs.comparison import Comparison, Tolerance, compare
 from mmulator.host.jobs.job import Job, kernel_name, load_job, run_job, set_variables
@@ -29,6 +29,7 @@ from mmulator.ptx.program.calls import reached
 
 OTHER, FOLLOWS, OPEN, EQUAL = CHANGES = "other bits", "other inputs", "not compared", "same bits"
 THREADS = 1 << 12  # of a launch whose kernels are graded: a larger one takes minutes
+_ADDRESSES = 1 << 40  # numbers from here on are places, which each process has elsewhere
 _NO_CODE = re.compile(r"//[^\n]*|\.(?:loc|file|version)\b[^\n]*|\.section\s+\"?\.debug_\w+\"?\s*\{[^}]*\}")
 _ROUNDS = {
     Algebra.FUSED, Algebra.PRODUCT, Algebra.SUM, Algebra.DIFFERENCE, Algebra.QUOTIENT, Algebra.RECIPROCAL, Algebra.EXPONENTIAL,
@@ -41,14 +42,15 @@ Progress = Callable[[str, int, int], None]
 class PairOfLaunches:
     """A launch of the one build and that of the other.
 
-    inputs, outputs: whether they read and stored the same bits; None if it is not known.
+    inputs: the arrays and numbers that the two did not find alike; None if it is not known.
+    outputs: whether they stored the same bits; None if it is not known.
     arrays: what they stored, where bits differ: `want` is of the first build, `got` of the second.
     note: why they were not compared, or what one of them alone did.
     """
 
     first: RecordedLaunch
     second: RecordedLaunch
-    inputs: bool | None = None
+    inputs: tuple[str, ...] | None = None
     outputs: bool | None = None
     arrays: tuple[Comparison, ...] = ()
     note: str = ""
@@ -57,6 +59,11 @@ class PairOfLaunches:
     def folders(self) -> tuple[Path, Path] | None:
         """The files of both; None where one has none."""
         return (self.first.folder, self.second.folder) if self.first.folder and self.second.folder else None
+
+    @property
+    def differs(self) -> bool:
+        """Whether bits differ that do so by the build: of equal inputs, as far as these are known."""
+        return self.outputs is False and not self.inputs
 
     @property
     def threads(self) -> int:
@@ -68,7 +75,7 @@ class PairOfLaunches:
 class KernelOfBuilds:
     """A kernel with its code in each build.
 
-    change: "other bits"; "other inputs": bits differ because the inputs do; "not compared"; "same bits".
+    change: "other bits"; "other inputs": bits differ where inputs do; "not compared"; "same bits".
     same: the grade of the two codes at the size of one launch; its lines: where values part in each build.
     instructions: how many instructions of a name the PTX of each build has, where the numbers differ; first those that round.
     fusion: whether one build rounds products and sums that the other fuses.
@@ -92,21 +99,25 @@ class BuildsComparison:
 
     @property
     def exit_code(self) -> int:
-        """3 if bits differ; else 4 if something was not compared, or a program failed; else 0."""
-        outputs = [p.outputs for k in self.kernels for p in k.pairs]
-        failed = any(b.exit_code for b in self.builds)
-        return 3 if False in outputs else 4 if None in outputs or not outputs or failed or any(self.alone) else 0
+        """3 if bits differ; else 4 if something was not compared, had other inputs, or a program failed; else 0."""
+        pairs = [p for k in self.kernels for p in k.pairs]
+        failed = any(b.exit_code for b in self.builds) or any(self.alone) or not pairs
+        return 3 if any(p.differs for p in pairs) else 4 if failed or any(not p.outputs for p in pairs) else 0
 
 
 def compare_builds(a: SuiteOfLaunches, b: SuiteOfLaunches, progress: Progress | None = None) -> BuildsComparison:
     """Compare two records launch by launch, and their kernels. progress(what, done, total)."""
     progress = progress or (lambda *_: None)
     pairs, left, right = matched(a, b)
+    if not pairs:
+        which = next((build.name for build in (a, b) if not build.launches), "")
+        said = f"{which} has no launches" if which else f"{a.name} and {b.name} have no kernel in common"
+        raise LaunchError(said, hint="two records of one program are compared: `mmulator exec --record DIR PROGRAM`")
     groups: dict[tuple[str, str, str], list[PairOfLaunches]] = {}
     held = cache(_compared)
     for n, (x, y) in enumerate(pairs):
         progress("launches", n, len(pairs))
-        groups.setdefault((x.kernel, x.digests[0], y.digests[0]), []).append(_pair(x, y, held))
+        groups.setdefault((x.kernel, x.code, y.code), []).append(_pair(x, y, held))
     kernels = []
     for n, ((name, *_), group) in enumerate(groups.items()):
         progress("kernels", n, len(groups))
@@ -115,7 +126,7 @@ def compare_builds(a: SuiteOfLaunches, b: SuiteOfLaunches, progress: Progress | 
 
 
 # launches -----------------------------------------------------------------------------------------------------------
-Found = tuple[bool, bool, tuple[Comparison, ...], str]  # equal inputs, equal outputs, arrays, note
+Found = tuple[tuple[str, ...], bool, tuple[Comparison, ...], str]  # other inputs, equal outputs, arrays, note
 
 
 def _pair(x: RecordedLaunch, y: RecordedLaunch, held: Callable[[Path, Path], Found]) -> PairOfLaunches:
@@ -124,29 +135,32 @@ def _pair(x: RecordedLaunch, y: RecordedLaunch, held: Callable[[Path, Path], Fou
         said = f"the first ended with {x.ended or 'no error'}, the second with {y.ended or 'no error'}"
         return replace(pair, outputs=None if x.ended and y.ended else False, note=said)
     if pair.folders is None:
-        equal = [p == q or None for p, q in zip(x.digests[2:], y.digests[2:])]  # digests of other memory may differ
-        return PairOfLaunches(x, y, equal[0], equal[1], (), f"only digests were kept: {x.missing or y.missing}")
+        return replace(pair, note=f"its files were not kept: {x.missing or y.missing or 'the record does not say why'}")
     try:
         return PairOfLaunches(x, y, *held(*pair.folders))
     except MmulatorError as error:
         return replace(pair, note=error.message)
 
 
-def _arrays(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The arrays of a launch by name, as it found and as it left them; of variables only those that it changed."""
+def _arrays(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays of a launch by name, as it found and as it left them; of variables only those that it changed. And its numbers.
+    """
     job = load_job(folder / "launch.toml")
     found = job.arrays()
     expected = job.expect.arrays if job.expect is not None else {}
-    return found, found | {n: want.view(found[n].dtype) if n in found else want for n, want in expected.items()}
+    left = found | {n: want.view(found[n].dtype) if n in found else want for n, want in expected.items()}
+    numbers = {a.name: a.value for a in job.arguments if isinstance(a.value, int | float) and abs(a.value) < _ADDRESSES}
+    return found, left, numbers
 
 
 def _compared(first: Path, second: Path) -> Found:
     """The differences between what two launches read and stored. Raises LaunchError for files that are damaged."""
-    (found_a, left_a), (found_b, left_b) = _arrays(first), _arrays(second)
+    (found_a, left_a, numbers_a), (found_b, left_b, numbers_b) = _arrays(first), _arrays(second)
     same_names = [n for n in left_a if n in left_b]
     rest = [[n for n in left if n not in same_names] for left in (left_a, left_b)]  # memory that each build calls otherwise
     names = [(n, n) for n in same_names] + [(n, m) for n, m in zip(*rest) if left_a[n].nbytes == left_b[m].nbytes]
-    inputs, notes, differ = True, list[str](), list[Comparison]()
+    inputs = [n for n in numbers_a if n in numbers_b and numbers_a[n] != numbers_b[n]]
+    notes, differ = list[str](), list[Comparison]()
     for n, m in names:
         x, y = left_a[n], left_b[m].copy()
         if x.dtype != y.dtype or x.shape != y.shape:
@@ -155,7 +169,7 @@ def _compared(first: Path, second: Path) -> Found:
             notes.append(f"{n} has {x.size:,} bytes in the first build, {y.size:,} in the second")
         elif n in found_a and m in found_b:
             before = _raw(found_a[n]), _raw(found_b[m])
-            inputs &= np.array_equal(*before)
+            inputs += [n] * (not np.array_equal(*before))
             stored = (_raw(x) != before[0]) | (_raw(y) != before[1])
             stored = stored.reshape(-1, x.itemsize).any(1).repeat(x.itemsize)
             _raw(y)[~stored] = _raw(x)[~stored]  # inputs are no results
@@ -167,7 +181,7 @@ def _compared(first: Path, second: Path) -> Found:
             f"only the {which} build stores to {n}" for n in left
             if n in lonely and not (n in before_it and np.array_equal(_raw(before_it[n]), _raw(left[n])))
         ]  # fmt: skip
-    return inputs, not differ and not notes, tuple(differ), "; ".join(notes)
+    return tuple(inputs), not differ and not notes, tuple(differ), "; ".join(notes)
 
 
 def _raw(array: np.ndarray) -> np.ndarray:
@@ -179,8 +193,7 @@ def _raw(array: np.ndarray) -> np.ndarray:
 def _kernel(name: str, pairs: list[PairOfLaunches]) -> KernelOfBuilds:
     """A kernel of which these launches are. It is graded by one of them: the smallest that differs, of equal inputs if there is
     one."""
-    differ = [p for p in pairs if p.outputs is False]
-    asked = min(pairs, key=lambda p: (p.folders is None, p.threads > THREADS, p.outputs is not False, not p.inputs, p.threads))
+    asked = min(pairs, key=lambda p: (p.folders is None, p.threads > THREADS, not p.differs, p.outputs is not False, p.threads))
     grade = Sameness(UNDECIDED, reason="no files of its launches were kept")
     instructions, fusion = dict[str, tuple[int, int]](), ""
     if asked.folders is not None:
@@ -188,11 +201,10 @@ def _kernel(name: str, pairs: list[PairOfLaunches]) -> KernelOfBuilds:
             grade, instructions, fusion = _graded(asked, asked.folders)
         except MmulatorError as error:
             grade = Sameness(UNDECIDED, reason=error.message)
-        if not all(grade.lines) and asked.arrays and asked.inputs:
+        if not all(grade.lines) and asked.arrays and asked.inputs == ():
             grade = replace(grade, lines=_parted(asked.arrays[0], asked.folders) or ("", ""))
-    change = OTHER if differ else OPEN if any(p.outputs is None for p in pairs) else EQUAL
-    if differ and grade.grade == SAME and all(p.inputs is False for p in differ):
-        change = FOLLOWS
+    change = OTHER if any(p.differs for p in pairs) else FOLLOWS if any(p.outputs is False for p in pairs) else EQUAL
+    change = OPEN if change == EQUAL and any(p.outputs is None for p in pairs) else change
     return KernelOfBuilds(name, tuple(pairs), change, grade, instructions, fusion)
 
 
@@ -264,10 +276,12 @@ def _parted(array: Comparison, folders: tuple[Path, Path]) -> tuple[str, str] | 
 
 def sentences(k: KernelOfBuilds) -> Iterator[str]:
     """A kernel in words, a line each."""
-    differ = [p for p in k.pairs if p.outputs is False]
-    code = "because its inputs do" if k.change == FOLLOWS else f"its code, for all values: {k.same.grade}"
-    code += f" ({k.same.reason})" * bool(k.same.reason and k.change != FOLLOWS)
+    differ = [p for p in k.pairs if p.differs]
+    code = f"its code, for all values: {k.same.grade}" + f" ({k.same.reason})" * bool(k.same.reason)
     of = f"{len(k.pairs):,} launch{'es' * (len(k.pairs) != 1)}"
+    if others := [p for p in k.pairs if p.inputs]:
+        names = ", ".join(dict.fromkeys(name for p in others for name in p.inputs or ()))
+        yield f"inputs differ in {len(others):,} of {of}, so that outputs say nothing of the builds: {names}"
     yield f"bits differ in {len(differ):,} of {of}; {code}" if differ else f"{k.change} in {of}; {code}"
     worst = max((c for p in differ for c in p.arrays), key=lambda c: (c.most, c.wrong), default=None)
     if worst is not None and worst.first is not None:
@@ -275,8 +289,6 @@ def sentences(k: KernelOfBuilds) -> Iterator[str]:
         apart += f", {worst.specials:,} NaN or infinite in one only" * bool(worst.specials)
         first = f"{worst.name}[{','.join(map(str, worst.first))}]: {worst.want} and {worst.got}"
         yield f"{worst.wrong:,} of {worst.size:,} elements of {worst.name} differ, {apart}; first {first}"
-    if k.change == OTHER and (others := sum(p.inputs is not True for p in differ)):
-        yield f"in {others:,} of them the inputs differ, too, or are not known"
     if all(k.same.lines) and k.same.grade != SAME:
         yield f"values part at {k.same.lines[0]}, and at {k.same.lines[1]}"
     if k.instructions:

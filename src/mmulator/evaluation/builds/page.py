@@ -1,4 +1,4 @@
-"""The comparison of two builds as text, as data, and as one HTML page that needs no other file and no script."""
+"""The comparison of two builds as text, as data, and as a page."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from mmulator.base.tables import element, html_table
-from mmulator.evaluation.builds.changes import CHANGES, EQUAL, BuildsComparison, KernelOfBuilds, sentences
+from mmulator.evaluation.builds.changes import CHANGES, EQUAL, BuildsComparison, sentences
+from mmulator.observation.record.tree import page as html_page
 from mmulator.observation.same.comparison import SAME
 
-_STYLE = """
-:root{color-scheme:light dark}body{font:15px/1.45 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .6rem;border-bottom:1px solid #8884;text-align:left}
-h2,p,td{overflow-wrap:anywhere}
-"""
-
+_COLUMNS = ("kernel", "bits", "its code, for all values", "what changed")
 
 def head(found: BuildsComparison) -> list[str]:
     """Lines about the builds, and how many kernels changed."""
@@ -38,32 +34,10 @@ def alone(found: BuildsComparison) -> Iterator[str]:
 
 
 def page(found: BuildsComparison) -> str:
-    """The page, in full."""
-    rows = [(k.kernel, k.change, k.same.grade, len(k.pairs), " / ".join(filter(None, k.same.lines))) for k in found.kernels]
-    lonely = "".join(element("li", line) for line in alone(found))
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>Two builds</title><style>{_STYLE}</style></head>\n<body><h1>Two builds</h1>"
-        + "".join(element("p", line) for line in head(found))
-        + html_table(("kernel", "bits", "its code, for all values", "launches", "values part at"), rows)
-        + "".join(_section(k) for k in found.kernels if k.change != EQUAL or k.instructions)
-        + (f"<h2>Without a partner</h2><ul>{lonely}</ul>" if lonely else "")
-        + "</body></html>\n"
-    )
-
-
-def _section(k: KernelOfBuilds) -> str:
-    counts = [(name, a, b) for name, (a, b) in k.instructions.items()]
-    arrays = [
-        (p.first.number, p.second.number, p.first.test, c.name, f"{c.wrong:,} of {c.size:,}", f"{c.most:,}")
-        for p in k.pairs for c in p.arrays
-    ]  # fmt: skip
-    parts = [element("h2", k.kernel), *(element("p", line) for line in sentences(k))]
-    if arrays:
-        parts.append(html_table(("launch", "and", "test", "array", "elements differ", "largest ULP"), arrays))
-    if counts:
-        parts.append(html_table(("instruction of the PTX", "first build", "second build"), counts))
-    return "".join(parts) + "\n"
+    """The page, in full: a row for each kernel."""
+    rows = [(k.kernel, k.change, k.same.grade, "; ".join(sentences(k))) for k in found.kernels]
+    parts = [*(element("p", line) for line in (*head(found), *alone(found))), html_table(_COLUMNS, rows)]
+    return html_page(["".join(parts)], "Two builds")
 
 
 def as_dict(found: BuildsComparison) -> dict[str, Any]:
@@ -80,8 +54,9 @@ def as_dict(found: BuildsComparison) -> dict[str, Any]:
                 "instructions": {name: [*counts] for name, counts in k.instructions.items()},
                 "launches": [
                     {
-                        "first": p.first.number, "second": p.second.number, "test": p.first.test, "inputs": p.inputs,
-                        "outputs": p.outputs, "note": p.note, "arrays": [
+                        "first": p.first.number, "second": p.second.number, "test": p.first.test,
+                        "other_inputs": None if p.inputs is None else [*p.inputs], "outputs": p.outputs, "note": p.note,
+                        "arrays": [
                             {"name": c.name, "size": c.size, "differ": c.wrong, "ulps": c.most, "specials": c.specials,
                              "first": [*(c.first or ())], "values": [str(c.want), str(c.got)]} for c in p.arrays
                         ],

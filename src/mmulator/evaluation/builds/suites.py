@@ -21,7 +21,7 @@ class RecordedLaunch:
     kernel, test: its name, and the test of pytest that launched it, or "".
     grid, block: blocks of the grid, threads of a block.
     arrays: types and shapes of its arrays, in order.
-    digests: of the kernel, of what it was given, of what it read, of what it stored.
+    code: a digest of its instructions.
     folder: of its files; None if there are none.
     missing: why there are none.
     ended: the error that ended it, or "".
@@ -33,10 +33,18 @@ class RecordedLaunch:
     grid: tuple[int, ...]
     block: tuple[int, ...]
     arrays: tuple[str, ...]
-    digests: tuple[str, ...]
+    code: str
     folder: Path | None
     missing: str
     ended: str
+
+    @classmethod
+    def of(cls, folder: Path, number: int, row: dict[str, Any]) -> RecordedLaunch:
+        """The launch of a row of a record. Raises KeyError and TypeError for another row."""
+        grid, block, arrays = (tuple(row[key]) for key in ("grid", "block", "arrays"))
+        files = folder / row["files"] if row["files"] else None
+        code = str(row["digests"][0])
+        return cls(number, row["kernel"], row["test"], grid, block, arrays, code, files, row["missing"], row["ended"])
 
     def __str__(self) -> str:
         shape = "x".join(map(str, self.grid)) + " blocks of " + "x".join(map(str, self.block)) + " threads"
@@ -58,7 +66,7 @@ def read(folder: Path, name: str = "", exit_code: int | None = None) -> SuiteOfL
     hint = f"mmulator exec --record {folder} PROGRAM makes one"
     try:
         rows: list[dict[str, Any]] = [json.loads(line) for line in (folder / LINES).read_text(encoding="utf-8").splitlines()]
-        launches = [_launch(folder, number, row) for number, row in enumerate((r for r in rows if "kernel" in r), 1)]
+        launches = [RecordedLaunch.of(folder, n, row) for n, row in enumerate((r for r in rows if "kernel" in r), 1)]
         versions: defaultdict[str, dict[str, None]] = defaultdict(dict)
         for row in rows:
             for library, version in row.get("versions", {}).items():
@@ -68,14 +76,6 @@ def read(folder: Path, name: str = "", exit_code: int | None = None) -> SuiteOfL
     except (ValueError, KeyError, TypeError, AttributeError):
         raise LaunchError(f"{folder / LINES} is damaged, or no record of launches", hint=hint) from None
     return SuiteOfLaunches(name or str(folder), {k: ", ".join(v) for k, v in versions.items()}, tuple(launches), exit_code)
-
-
-def _launch(folder: Path, number: int, row: dict[str, Any]) -> RecordedLaunch:
-    grid, block, arrays, parts = (tuple(row[key]) for key in ("grid", "block", "arrays", "digests"))
-    files = folder / row["files"] if row["files"] else None
-    return RecordedLaunch(
-        number, row["kernel"], row["test"], grid, block, arrays, parts, files, row["missing"], row["ended"]
-    )  # fmt: skip
 
 
 Pairs = list[tuple[RecordedLaunch, RecordedLaunch]]

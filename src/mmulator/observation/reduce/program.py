@@ -1,4 +1,4 @@
-"""A kernel as lines that can be left out: one statement or declaration each, without comments and functions that it does not reach.
+"""A kernel as lines that can be left out: one statement or declaration each, without comments and what it does not reach.
 
 The text of a module comes in, and goes out again, a row a line: the number of a row is that of its line.
 """
