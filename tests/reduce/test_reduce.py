@@ -1,8 +1,6 @@
 """`mmulator reduce`: a launch of each kind of failure becomes as small as a person would make it, and fails in the same way."""
 
 import json
-import os
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +11,11 @@ from mmulator.base.errors import MmulatorError
 from mmulator.base.rules.choice import chosen
 from mmulator.base.source import Source
 from mmulator.cli.app import run
-from mmulator.cli.reduce import _against, fails
+from mmulator.cli.reduce import _against
 from mmulator.host.jobs.comparison import Expectation
 from mmulator.host.jobs.inputs import parse_argument
 from mmulator.host.jobs.job import Job, load_job
 from mmulator.host.text import verified
-from mmulator.observation.reduce import child, launches
 from mmulator.observation.reduce.failure import FailureTrial, fresh
 from mmulator.observation.reduce.launches import ReducedLaunch, ReductionRequest, arrays_of, reduced
 from mmulator.observation.reduce.program import lines_of
@@ -64,10 +61,19 @@ def job_of(folder: Path, target: str = "sm_90a", barrier: str = "bar.sync 0;", o
 def small(job: Job, to: Path, **more: Any) -> tuple[ReducedLaunch, str]:
     """The smaller launch that `reduced` makes, and its PTX."""
     found = reduced(ReductionRequest(job, to / "out", chosen(""), **more))
-    assert found.whole and len(list((to / "out").glob("launch.toml"))) == 1
+    assert found.whole and found.again and len(list((to / "out").glob("launch.toml"))) == 1
     return found, (to / "out" / "kernel.ptx").read_text()
 
 
+STRUCT = """.version 8.5
+.target sm_90
+.address_size 64
+.visible .entry k(.param .align 8 .b8 s[16]) {
+  .reg .b64 %rd<4>; .reg .b32 %r<4>;
+  ld.param.u64 %rd1, [s+8]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 16; add.u64 %rd3, %rd1, %rd2;
+  st.global.u32 [%rd3], %r1; ret;
+}
+"""
 FENCED = "wgmma.fence.sync.aligned; "
 WGMMA = (
     "mov.b64 %rd10, 0x4000004000010040; {fence}"
@@ -110,7 +116,7 @@ def test_a_nan_is_followed_to_the_instruction_that_makes_it(tmp_path: Path) -> N
     job = replace(job_of(tmp_path, planted="sub.f32 %f4, %f2, %f2; div.rn.f32 %f1, %f4, %f4;"), expect=expect)
     found, text = small(job, tmp_path, reference=True)
     assert found.instruction == "div.rn.f32" and found.options == ("--nan",) and len(text.splitlines()) < 20, text
-    assert fails(tmp_path / "out" / "launch.toml", found)
+    assert run(["run", str(tmp_path / "out" / "launch.toml"), *found.options]) != 0
 
 
 def test_a_wrong_element_keeps_its_bits(tmp_path: Path) -> None:
@@ -128,7 +134,7 @@ def test_what_devices_compute_otherwise_stays_different(tmp_path: Path) -> None:
     job = load_job(places.ROOT / "examples" / "handwritten" / "launch.toml")
     found, text = small(job, tmp_path, **_against("sm_90", job))
     assert "mma.sync" in text and text.count(";") < 20, text
-    assert fails(tmp_path / "out" / "launch.toml", found)
+    assert run(["run", str(tmp_path / "out" / "launch.toml"), *found.options]) != 0
 
 
 def test_what_another_build_stores_is_the_reference(tmp_path: Path) -> None:
@@ -137,7 +143,7 @@ def test_what_another_build_stores_is_the_reference(tmp_path: Path) -> None:
     other.write_text(job.ptx.read_text().replace("0f40000000", "0f40400000"))
     found, text = small(job, tmp_path, **_against(str(other), job))
     assert text.count(";") < 24 and job.expect is not None and job.expect.source == "other.ptx", text
-    assert fails(tmp_path / "out" / "launch.toml", found)
+    assert run(["run", str(tmp_path / "out" / "launch.toml"), *found.options]) != 0
 
 
 # what is told ---------------------------------------------------------------------------------------------------------
@@ -163,39 +169,40 @@ def test_the_command_says_before_and_after(tmp_path: Path, capsys: pytest.Captur
     assert code == 0 and said["ok"] and said["before"]["instructions"] > 40 and said["after"]["instructions"] == 1
 
 
-def test_a_launch_that_ends_its_process_ends_no_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = job_of(tmp_path, offset=2)
-    trial = FailureTrial.__call__
-
-    def deadly(self: Any, job: Job, lines: Any) -> Any:
-        mark = tmp_path / "deadly.ptx"
-        if lines.instructions == 4 and (not mark.exists() or mark.read_text() == lines.text()):
-            mark.write_text(lines.text())
-            os.kill(os.getpid(), signal.SIGKILL)
-        return trial(self, job, lines)
-
-    monkeypatch.setattr(FailureTrial, "__call__", deadly)
-    found = child.reduced_apart(ReductionRequest(job, tmp_path / "out", chosen("")))
-    assert int(found.after["instructions"]) < 10 and (tmp_path / "deadly.ptx").exists()
-    monkeypatch.setattr(launches, "outcome", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-    with pytest.raises(MmulatorError, match="ends its process"):
-        child.reduced_apart(ReductionRequest(job, tmp_path / "none", chosen("")))
-
-
 def test_ctrl_c_keeps_the_smallest_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = job_of(tmp_path, barrier="", offset=128)
-    monkeypatch.setattr(launches, "_EVERY", 0.0)
-    seen = []
+    job, call, stop = job_of(tmp_path, barrier="", offset=128), FailureTrial.__call__, 25
 
-    def told(size: Any, tries: int) -> None:
-        seen.append(size["instructions"])
-        if len(seen) == 12:
+    def tried(self: FailureTrial, *of: Any) -> Any:
+        if self.tries == stop:
+            self.tries += 1
             raise KeyboardInterrupt
+        return call(self, *of)
 
-    with pytest.raises(KeyboardInterrupt):
-        child.reduced_apart(ReductionRequest(job, tmp_path / "out", chosen("")), told)
+    monkeypatch.setattr(FailureTrial, "__call__", tried)
+    found = reduced(ReductionRequest(job, tmp_path / "out", chosen("")))
     kept = load_job(tmp_path / "out" / "launch.toml")
-    assert kept.ptx.read_text().count(";") < 40
+    assert not found.whole and found.again and kept.ptx.read_text().count(";") < 40
+    stop = 1
+    with pytest.raises(KeyboardInterrupt):
+        reduced(ReductionRequest(job, tmp_path / "none", chosen("")))
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_nan_is_asked_for_where_there_is_none(tmp_path: Path) -> None:
+    for offset, said in ((0, "stores no NaN that it makes$"), (2, "fails in another way: .*misaligned")):
+        with pytest.raises(MmulatorError, match=said):
+            reduced(ReductionRequest(job_of(tmp_path, offset=offset), tmp_path / "out", chosen(""), nan="nan"))
+
+
+def test_a_launch_with_pointers_in_structs_is_captured_first(tmp_path: Path) -> None:
+    """A kernel that stores through a pointer in a struct, beyond its end."""
+    (tmp_path / "s.ptx").write_text(STRUCT)
+    (tmp_path / "launch.toml").write_text(
+        'ptx = "s.ptx"\ngrid = 2\nblock = 32\n[[arg]]\n'
+        'struct = [{ type = "i32", value = 3 }, { name = "Z", type = "f32", shape = [64], zeros = true }]\n'
+    )
+    found, text = small(load_job(tmp_path / "launch.toml"), tmp_path)
+    assert "out of bounds" in found.failure and found.again and text.count(";") < 10, text
 
 
 # programs -------------------------------------------------------------------------------------------------------------

@@ -32,20 +32,30 @@ if TYPE_CHECKING:
 _what = grouped(WHAT)
 _X = "X[,Y[,Z]]"
 Texts = list[str] | None
+# options of a launch, which `reduce` has, too
+Entry = Annotated[str | None, _what("Kernel; a part of its C++ name will do if only it has it.", "NAME")]
+Grid = Annotated[str | None, _what("Blocks of the grid.", _X)]
+Block = Annotated[str | None, _what("Threads of a block.", _X)]
+Shared = Annotated[int | None, _what("Dynamic shared memory.", "BYTES")]
+Cluster = Annotated[str | None, _what("Blocks of a cluster.", _X)]
+Cooperative = Annotated[bool, _what("All blocks are resident at once.")]
+Arguments = Annotated[Texts, _what("An argument, in order: one of Values (`mmulator run --help`).", "[NAME=]VALUE")]
+Variables = Annotated[Texts, Option("A .const or .global variable before the launch.", "NAME=VALUE")]
+Expected = Annotated[Path | None, grouped(COMPARING)("Arrays by argument name (.npz); of one output .npy.", "FILE")]
 
 
 def run(
     file: Annotated[Path, Positional("Launch file (.toml); or, with the options below, a .ptx, .cu, program...")],
     given: Annotated[Given, RowsOf("run")],
-    entry: Annotated[str | None, _what("Kernel; a part of its C++ name will do if only it has it.", "NAME")] = None,
-    grid: Annotated[str | None, _what("Blocks of the grid.", _X)] = None,
-    block: Annotated[str | None, _what("Threads of a block.", _X)] = None,
-    shared: Annotated[int | None, _what("Dynamic shared memory.", "BYTES")] = None,
-    cluster: Annotated[str | None, _what("Blocks of a cluster.", _X)] = None,
-    cooperative: Annotated[bool, _what("All blocks are resident at once.")] = False,
-    arg: Annotated[Texts, _what("An argument, in order: one of Values.", "[NAME=]VALUE")] = None,
-    set_: Annotated[Texts, Option("A .const or .global variable before the launch.", "NAME=VALUE")] = None,
-    expect: Annotated[Path | None, grouped(COMPARING)("Arrays by argument name (.npz); of one output .npy.", "FILE")] = None,
+    entry: Entry = None,
+    grid: Grid = None,
+    block: Block = None,
+    shared: Shared = None,
+    cluster: Cluster = None,
+    cooperative: Cooperative = False,
+    arg: Arguments = None,
+    set_: Variables = None,
+    expect: Expected = None,
     compare_gpu: Annotated[bool, grouped(COMPARING)("Run it on the GPU of this machine too, and compare every array.")] = False,
     save: Annotated[Path | None, grouped(RESULTS)("Write the arrays that the kernel wrote.", "FILE.npz")] = None,
     print_: Annotated[Texts, grouped(RESULTS)("Print an array after the run.", "NAME")] = None,

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json as json_module
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mmulator.cli.parser import Json, Option, Positional, grouped
-from mmulator.host.settings import COMPARING, FINDING, WHAT
+from mmulator.cli.run import Arguments, Block, Cluster, Cooperative, Entry, Expected, Grid, Shared, Variables
+from mmulator.host.settings import COMPARING, FINDING
 from mmulator.host.settings.readers import decimal, whole
 
 if TYPE_CHECKING:
     from mmulator.host.jobs.job import Job
-    from mmulator.observation.reduce.launches import ReducedLaunch
-
-_what = grouped(WHAT)
-_X = "X[,Y[,Z]]"
 
 
 def reduce(
@@ -26,15 +21,15 @@ def reduce(
         Path, Option("The folder for the smaller launch. Default: reduced.", "FOLDER", names="--out -o")
     ] = Path("reduced"),
     seconds: Annotated[float | None, Option("Stop after so long, with the smallest so far.", "S", read=decimal())] = None,
-    entry: Annotated[str | None, _what("Kernel; a part of its C++ name will do if only it has it.", "NAME")] = None,
-    grid: Annotated[str | None, _what("Blocks of the grid.", _X)] = None,
-    block: Annotated[str | None, _what("Threads of a block.", _X)] = None,
-    shared: Annotated[int | None, _what("Dynamic shared memory.", "BYTES")] = None,
-    cluster: Annotated[str | None, _what("Blocks of a cluster.", _X)] = None,
-    cooperative: Annotated[bool, _what("All blocks are resident at once.")] = False,
-    arg: Annotated[list[str] | None, _what("An argument, in order, as of `mmulator run`.", "[NAME=]VALUE")] = None,
-    set_: Annotated[list[str] | None, _what("A .const or .global variable before the launch.", "NAME=VALUE")] = None,
-    expect: Annotated[Path | None, grouped(COMPARING)("Arrays by argument name (.npz); of one output .npy.", "FILE")] = None,
+    entry: Entry = None,
+    grid: Grid = None,
+    block: Block = None,
+    shared: Shared = None,
+    cluster: Cluster = None,
+    cooperative: Cooperative = False,
+    arg: Arguments = None,
+    set_: Variables = None,
+    expect: Expected = None,
     against: Annotated[
         str | None, grouped(COMPARING)("The failure is a difference from this.", "DEVICE|FILE.ptx|reference|gpu")
     ] = None,
@@ -48,9 +43,9 @@ def reduce(
 
     The failure is what stops the launch; else the first error that the sanitizer finds; else the first wrong element of what the
     launch file expects. It stays the same: the same fault or rule at the same kind of instruction; a wrong element keeps its
-    bits, a NaN the kind of instruction that makes it. The smaller launch is run once more, in a process of its own.
+    bits, a NaN the kind of instruction that makes it. The smaller launch is read from its files and run once more.
 
-    The exit code is 0 if the smaller launch fails in the same way. Ctrl-C keeps the smallest so far.
+    The exit code is 0 if the smaller launch fails in the same way. Ctrl-C ends the search with the smallest so far.
 
     Examples:
         mmulator reduce launch.toml
@@ -59,11 +54,11 @@ def reduce(
     """
     from mmulator.base.errors import LaunchError, MmulatorError
     from mmulator.cli.findings import wish
-    from mmulator.cli.output import check_writable, exclude
+    from mmulator.cli.output import check_writable, exclude, print_json, print_line, print_table
     from mmulator.cli.progress import Progress
     from mmulator.cli.run import job_of, variables_of
-    from mmulator.observation.reduce.child import reduced_apart
-    from mmulator.observation.reduce.launches import ReductionRequest
+    from mmulator.observation.reduce.launches import ReductionRequest, reduced
+    from mmulator.observation.reduce.search import Reduction
 
     exclude({"--against": against, "--rules": rules, "--nan": nan}, "one failure is made small")
     job = job_of(file, {"entry": entry, "grid": grid, "block": block, "shared": shared, "cluster": cluster,
@@ -81,32 +76,33 @@ def reduce(
         seconds=seconds or float("inf"), **given,
     )  # fmt: skip
     with Progress(json) as progress:
-        last: list[Any] = [None, 0]
 
-        def told(size: dict[str, int | str], tries: int) -> None:
-            last[:] = size, tries
-            progress.update(f"{size['instructions']} instructions, grid {size['grid']}, launches tried", tries, None)
+        def told(r: Reduction) -> None:
+            progress.update(f"{r.lines.instructions} instructions, grid {r.job.grid}, launches tried", r.trial.tries, None)
 
         try:
-            found = reduced_apart(wanted, told)
+            found = reduced(wanted, told)
         except KeyboardInterrupt:
-            if last[0] is not None and (out / "launch.toml").exists():
-                print(f"{out}/launch.toml is the smallest so far: {last[0]['instructions']} instructions", file=sys.stderr)
+            print(f"nothing smaller was found yet: {file} is as it was, and {out} was not written", file=sys.stderr)
             raise
-    seen = fails(out / "launch.toml", found)
+    launch = out / "launch.toml"
     if json:
-        from mmulator.cli.output import print_json
-
         print_json("reduce", {
-            "ok": seen, "failure": found.failure, "rule": found.rule, "instruction": found.instruction,
-            "launch": str(out / "launch.toml"), "options": [*found.options], "before": found.before, "after": found.after,
+            "ok": found.again, "failure": found.failure, "rule": found.rule, "instruction": found.instruction,
+            "launch": str(launch), "options": [*found.options], "before": found.before, "after": found.after,
             "tries": found.tries, "whole": found.whole,
         })  # fmt: skip
     else:
-        _print(found, out)
-    if not seen:
+        print_line(found.failure.splitlines()[0], 2)
+        both = ((name, (n, found.after[name])) for name, n in found.before.items())
+        rows = [(name, *(f"{n:,}" if isinstance(n, int) else n for n in pair)) for name, pair in both]
+        print_table("", ("", "before", "after"), rows)
+        print_line(f"{found.tries:,} launches tried" + ("" if found.whole else "; it was stopped: more may go"), 2)
+        print_line("run again from its files, it fails in the same way:" if found.again else "", 2)
+        print_line(f"mmulator run {' '.join([str(launch), *found.options])}", 2)
+    if not found.again:
         if not json:
-            raise MmulatorError(f"{out}/launch.toml does not fail in the same way in another process")
+            raise MmulatorError(f"{launch} does not fail in the same way when it is read again")
         sys.exit(1)
 
 
@@ -151,30 +147,3 @@ def _against(text: str | None, job: Job) -> dict[str, Any]:
     except Exception as error:
         raise LaunchError(f"--against {text}: no such file, and no device: {error}") from None
     return {"other": lambda job, ptx: arrays_of(fresh(replace(job, device=device), ptx)), "name": device}
-
-
-def fails(launch: Path, found: ReducedLaunch) -> bool:
-    """Whether a launch fails as it should in a process of its own."""
-    words = [sys.executable, "-m", "mmulator", "run", str(launch), *found.options, "--json"]
-    done = subprocess.run(words, capture_output=True, text=True)
-    try:
-        said = json_module.loads(done.stdout)
-    except ValueError:
-        return False
-    if done.returncode == 0:
-        return False
-    if found.rule:
-        return any(f["rule"] == found.rule and f["instruction"] == found.instruction for f in said["sanitizer"]["findings"])
-    return found.instruction in done.stdout if "errors" in said else any(c["wrong"] for c in said["comparisons"])
-
-
-def _print(found: ReducedLaunch, out: Path) -> None:
-    from mmulator.cli.output import print_line, print_table
-
-    print_line(found.failure.splitlines()[0], 2)
-    rows = [(name, f"{n:,}" if isinstance(n, int) else n, f"{m:,}" if isinstance(m, int) else m)
-            for (name, n), m in zip(found.before.items(), found.after.values())]  # fmt: skip
-    print_table("", ("", "before", "after"), rows)
-    print_line(f"{found.tries:,} launches tried" + ("" if found.whole else "; time was up: more may go"), 2)
-    print_line("run again, it fails in the same way:" if found.tries else "", 2)
-    print_line(f"mmulator run {' '.join([str(out / 'launch.toml'), *found.options])}", 2)

@@ -4,68 +4,62 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mmulator.base.errors import ExecutionFault, LaunchError
 from mmulator.base.files import replacing, write
+from mmulator.host.instead import instead
 from mmulator.host.jobs.inputs import Argument, is_integer
-from mmulator.host.jobs.job import Job
+from mmulator.host.jobs.job import Job, load_job, run_job
 from mmulator.host.jobs.maps import resolve
-from mmulator.isa.types import MAP_BYTES
 from mmulator.observation.record.launches.capture import EXPECTED, LAUNCH, MEMORY, raw_array, type_name
-from mmulator.ptx.symbols import Parameter
-from mmulator.runtime.launch.regions import pointer
-from mmulator.runtime.launch.values import Aggregate, is_map, map_bytes
+from mmulator.observation.record.launches.capture import write as capture
+from mmulator.observation.record.launches.snapshot import LaunchSnapshot
+from mmulator.observation.record.names import DeviceNames
+from mmulator.observation.reduce.failure import fresh
+from mmulator.runtime.launch.values import Aggregate, is_map
+
+if TYPE_CHECKING:
+    from mmulator.host.report import Report
+    from mmulator.runtime.launch.launch import How, Launch
+    from mmulator.runtime.launch.observers import Observer
 
 KERNEL = "kernel.ptx"
 _INLINE = 64  # elements that stand in the launch file itself
-_FIRST, _APART = 0x7E0000000000, 1 << 32  # addresses of arrays to which structs and tensor maps point
 
 
-def plain(job: Job, params: Sequence[Parameter]) -> Job:
-    """A launch that has bytes and arrays at addresses where another has structs that point, and tensor maps.
-
-    params: of the kernel.
-    """
-    found = [resolve(a.value, job.arrays()) for a in job.arguments]
+def plain(job: Job, text: str) -> Job:
+    """A launch that has bytes and arrays at addresses where another has structs that point, and tensor maps: what is captured of
+    it. text: of the kernel."""
+    own = fresh(job, text)
+    found = [resolve(a.value, own.arrays()) for a in own.arguments]
     if not any(is_map(v) or (isinstance(v, Aggregate) and v.pointers) for v in found):
         return job
-    named = {pointer(a.value): a for a in job.named() if isinstance(a.value, np.ndarray)}
-    taken: dict[int, int] = {}
+    with TemporaryDirectory(prefix="mmulator-") as folder:
 
-    def address(array: np.ndarray[Any, Any]) -> int:
-        where = pointer(array)
-        given = named[where].address if where in named else None
-        return taken.setdefault(where, given or _FIRST + _APART * len(taken))
+        def captured(launch: Launch, how: How, observers: Sequence[Observer]) -> Report:
+            seen = LaunchSnapshot(launch, how.seed, DeviceNames.of(launch, own.arrays()).arrays)
+            try:
+                return launch.kernel.run_itself(launch, how, [*observers, seen.touched])
+            finally:
+                seen.over()
+                capture(seen, Path(folder), 1, LaunchError("it may have ended"))  # so that all memory is as it was before
 
-    arguments, memory = [], [*job.memory]
-    for n, (a, value) in enumerate(zip(job.arguments, found)):
-        if is_map(value):
-            value = map_bytes(value, a.name)
-        if isinstance(value, Aggregate):
-            data = bytearray(value.data)
-            for offset, array in value.pointers.items():
-                word = int.from_bytes(data[offset : offset + 8], "little") + address(array)
-                data[offset : offset + 8] = word.to_bytes(8, "little")
-            value = bytes(data)
-            if len(value) == MAP_BYTES and n < len(params) and not params[n].shape:  # a pointer to the map
-                place = _FIRST + _APART * (64 + n)
-                memory.append(Argument(f"{a.name}_map", np.frombuffer(value, np.uint8).copy(), address=place))
-                value = place
-        arguments.append(replace(a, value=value, pointed=()))
-    known = {pointer(a.value) for a in arguments if isinstance(a.value, np.ndarray)}
-    memory += [replace(named[at], address=place, pointed=()) for at, place in taken.items() if at in named and at not in known]
-    arguments = [
-        replace(a, address=taken.get(pointer(a.value), a.address)) if isinstance(a.value, np.ndarray) else a for a in arguments
-    ]  # fmt: skip
-    return replace(job, arguments=arguments, memory=memory)
+        with instead(captured), suppress(ExecutionFault):
+            run_job(own, threads=1)
+        made = load_job(Path(folder, LAUNCH))
+    kept = {name: getattr(job, name) for name in ("ptx", "device", "seed", "waits", "order", "nvcc", "expect")}
+    return replace(made, **kept)
 
 
-def write_launch(folder: Path, job: Job, text: str, said: Sequence[str]) -> int:
-    """Write a launch into a folder; the bytes of its files. said: lines for people at its head."""
+def write_launch(folder: Path, job: Job, text: str, said: Sequence[str]) -> None:
+    """Write a launch into a folder. said: lines for people at its head."""
     folder.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     lines = [*(f"# {line}" for line in said), f'ptx = "{KERNEL}"', f"grid = {_list(job.grid)}", f"block = {_list(job.block)}"]
@@ -89,7 +83,6 @@ def write_launch(folder: Path, job: Job, text: str, said: Sequence[str]) -> int:
     if arrays:
         with replacing(folder / MEMORY) as out:
             np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
-    return sum((folder / name).stat().st_size for name in (KERNEL, LAUNCH, EXPECTED, MEMORY) if (folder / name).exists())
 
 
 def _list(value: Any) -> str:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from mmulator.base.errors import LaunchError, MmulatorError, must_be
+from mmulator.base.errors import LaunchError, MmulatorError, NotFinite
 from mmulator.base.names import choose
 from mmulator.host.jobs.comparison import Expectation
-from mmulator.host.jobs.job import Job, run_job
+from mmulator.host.jobs.job import Job, load_job, run_job
 from mmulator.host.jobs.judgement import SanitizerOptions
+from mmulator.observation.record.launches.capture import LAUNCH
 from mmulator.observation.reduce.failure import (
     Arrays,
     FailureTrial,
@@ -29,7 +30,6 @@ from mmulator.observation.reduce.program import KernelLines, lines_of
 from mmulator.observation.reduce.search import Reduction
 from mmulator.ptx.parser import parse_module
 from mmulator.ptx.text import read_source
-from mmulator.ptx.tree import Function, ParsedModule
 from mmulator.ptx.verify import verify
 
 _EVERY = 1.0  # seconds between two writings of the smallest launch so far
@@ -69,6 +69,7 @@ class ReducedLaunch:
     failure: how it fails.
     before, after: sizes, by what they are of.
     options: with which `mmulator run` shows the failure.
+    again: whether the launch in the files fails in the same way.
     tries: launches that were tried.
     whole: whether the search came to its end.
     """
@@ -77,6 +78,7 @@ class ReducedLaunch:
     rule: str
     instruction: str
     options: tuple[str, ...]
+    again: bool
     before: dict[str, int | str] = field(default_factory=dict)
     after: dict[str, int | str] = field(default_factory=dict)
     tries: int = 0
@@ -90,15 +92,6 @@ def sizes(job: Job, lines: KernelLines) -> dict[str, int | str]:
     grid, block = ("x".join(map(str, [n] if isinstance(n, int) else n)) for n in (job.grid, job.block))
     return {"instructions": lines.instructions, "lines": text.count("\n"), "bytes": len(text), "grid": grid, "block": block,
             "arrays": len(arrays), "bytes of arrays": sum(a.nbytes for a in arrays)}  # fmt: skip
-
-
-def _tree(path: Path, job: Job, entry: str | None) -> tuple[ParsedModule, str, bool]:
-    """The tree of a file, the kernel's name in it, and whether it is verified."""
-    tree = parse_module(read_source(path, None, job.device, entry, job.nvcc.split()))
-    names = {f.name: f for f in tree.entries}
-    if entry is None and len(names) != 1:
-        raise LaunchError(f"{path} has {len(names)} kernels: say which", hint="kernels: " + ", ".join(names))
-    return tree, choose(names, entry, f"{path} has no kernel") if entry else next(iter(names)), not verify(tree)
 
 
 def _meant(wanted: ReductionRequest, text: str) -> tuple[LaunchFailure, TrialQuestion, float]:
@@ -118,6 +111,9 @@ def _meant(wanted: ReductionRequest, text: str) -> tuple[LaunchFailure, TrialQue
             found.sort(key=lambda f: f.kind == "finding" and not f.words.startswith("error"))
             if wrong and not (found and found[0].words.startswith("error")):
                 found, ask = wrong, TrialQuestion()
+    if wanted.nan and not isinstance(result, NotFinite):
+        hint = f"it fails in another way: {found[0]}; without --nan this is made small" if found else ""
+        raise LaunchError("the launch stores no NaN that it makes", hint=hint)
     if not found:
         raise LaunchError(NOTHING if not wanted.asked else f"{NOTHING} by these rules", hint=_NEXT)
     if said := is_no_failure(found[0], result):
@@ -132,27 +128,29 @@ def _of_value(job: Job, text: str, target: LaunchFailure) -> tuple[LaunchFailure
     """The failure behind a wrong value: the instruction that makes a NaN, where it is one; else its bits."""
     array = np.frombuffer(target.bits, job.arrays()[target.name].dtype) if target.name in job.arrays() else np.zeros(1)
     if array.dtype.kind not in "iub" and np.isnan(array.astype(np.float64)).any():
-        found, _ = outcome(job, text, ask := TrialQuestion(nan="nan"), None)
-        if found and found[0].kind == "fault":
+        found, result = outcome(job, text, ask := TrialQuestion(nan="nan"), None)
+        if isinstance(result, NotFinite):
             return found[0], ask
     return target, TrialQuestion(element=(target.name, target.at))
 
 
-def reduced(
-    wanted: ReductionRequest, smaller: Callable[[Reduction], None] = lambda _: None,
-    begins: Callable[[int], bool] = lambda _: True,
-) -> ReducedLaunch:  # fmt: skip
-    """Make a launch smaller, and write it. smaller, begins: as in `Reduction`.
+def reduced(wanted: ReductionRequest, smaller: Callable[[Reduction], None] = lambda _: None) -> ReducedLaunch:
+    """Make a launch smaller, and write it. smaller: as in `Reduction`.
 
-    Raises LaunchError for a launch that does not fail, PtxSyntaxError for what is no PTX.
+    Raises LaunchError for a launch that does not fail, PtxSyntaxError for what is no PTX, KeyboardInterrupt for Ctrl-C before
+    anything smaller was found.
     """
     begun, job = time.monotonic(), wanted.job
-    tree, entry, verified = _tree(job.ptx, job, job.entry)
+    tree = parse_module(read_source(job.ptx, None, job.device, job.entry, job.nvcc.split()))
+    names = [f.name for f in tree.entries]
+    if job.entry is None and len(names) != 1:
+        raise LaunchError(f"{job.ptx} has {len(names)} kernels: say which", hint="kernels: " + ", ".join(names))
+    entry = choose(names, job.entry, f"{job.ptx} has no kernel") if job.entry else names[0]
+    wanted = replace(wanted, job=plain(job, tree.source.text))
     target, ask, seconds = _meant(wanted, tree.source.text)
-    params = must_be(tree.function(entry), Function).params
-    expect, job = job.expect, plain(replace(job, expect=None, suppress=[], entry=entry), params)
+    verified = not verify(tree)
     lines = lines_of(tree, entry, verified)
-    job = _stored(job, target)
+    job = _stored(replace(wanted.job, expect=None, suppress=[], entry=entry), target)
     trial = FailureTrial(target, ask, seconds, unwritten(tree) if verified else None)
     failure = trial(job, lines)
     if failure is None:
@@ -161,15 +159,18 @@ def reduced(
 
     def found(r: Reduction) -> None:
         if time.monotonic() - written[0] > _EVERY:
-            _write(wanted, r, target, ask, expect)
+            _write(wanted, r, target, ask)
             written[0] = time.monotonic()
         smaller(r)
 
-    search = Reduction(job, lines, trial, failure, found, begins, begun + wanted.seconds)
+    search = Reduction(job, lines, trial, failure, found, begun + wanted.seconds)
     search()
-    options = _write(wanted, search, target, ask, expect)
+    if not search.whole and not search.taken and time.monotonic() < search.until:
+        raise KeyboardInterrupt
+    options = _write(wanted, search, target, ask)
+    again = trial(load_job(wanted.to / LAUNCH, expecting=False), search.lines) is not None
     return ReducedLaunch(
-        str(search.failure), target.name if target.kind == "finding" else "", target.instruction, options, before,
+        str(search.failure), target.name if target.kind == "finding" else "", target.instruction, options, again, before,
         sizes(search.job, search.lines), trial.tries, search.whole,
     )  # fmt: skip
 
@@ -185,11 +186,9 @@ def _stored(job: Job, target: LaunchFailure) -> Job:
     return job
 
 
-def _write(
-    wanted: ReductionRequest, found: Reduction, target: LaunchFailure, ask: TrialQuestion, expect: Expectation | None
-) -> tuple[str, ...]:
+def _write(wanted: ReductionRequest, found: Reduction, target: LaunchFailure, ask: TrialQuestion) -> tuple[str, ...]:
     """Write the smallest launch so far. Returns the options with which `mmulator run` shows its failure."""
-    job, text = found.job, found.lines.text()
+    job, text, expect = found.job, found.lines.text(), wanted.job.expect
     options: tuple[str, ...] = ()
     if target.kind == "finding":
         options = ("--sanitize", "--rules", target.name, *(("--strict",) if not found.failure.words.startswith("error") else ()))

@@ -25,7 +25,6 @@ class Reduction:
     trial: says whether another one does.
     failure: of the smallest one.
     smaller: is called for each one that is smaller.
-    begins: is called before each launch, with what tells it from others; False: it is not tried.
     until: the time, of time.monotonic, at which no launch is begun any more.
     """
 
@@ -34,13 +33,18 @@ class Reduction:
     trial: FailureTrial
     failure: LaunchFailure
     smaller: Callable[[Reduction], None] = lambda _: None
-    begins: Callable[[int], bool] = lambda _: True
     until: float = float("inf")
-    whole: bool = True  # False where time was up
+    whole: bool = True  # False where time was up, or a user did not want to wait
     taken: int = 0  # candidates
 
     def __call__(self) -> None:
-        """Make it smaller, until nothing more goes."""
+        """Make it smaller, until nothing more goes, time is up, or Ctrl-C."""
+        try:
+            self._passes()
+        except KeyboardInterrupt:
+            self.whole = False
+
+    def _passes(self) -> None:
         self._sliced()
         before = -1
         while before != self.taken and self.whole:
@@ -66,9 +70,7 @@ class Reduction:
         """Whether a candidate fails in the same way; then it is the smallest so far."""
         if time.monotonic() > self.until:
             self.whole = False
-        if not self.whole or not self.begins(hash((lines.text(), str(job)))):
-            return False
-        found = self.trial(job, lines)
+        found = self.trial(job, lines) if self.whole else None
         if found is not None:
             self.job, self.lines, self.failure, self.taken = job, lines, found, self.taken + 1
             self.smaller(self)
