@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -71,17 +71,21 @@ def without(lines: KernelLines, numbers: set[int]) -> KernelLines:
     return lines.but([line for n, line in enumerate(lines.lines) if n not in numbers])
 
 
-def forwarded(lines: KernelLines) -> Iterator[KernelLines]:
+def forwarded(lines: KernelLines, near: Set[int] = frozenset()) -> Iterator[KernelLines]:
     """The program without one instruction, and with one of its sources wherever its result is read; or with 0 for all its
-    results."""
-    for n, (function, i) in reversed(sites(lines).items()):
+    results. near: numbers of lines; where there are any, only what these read becomes 0."""
+    places = sites(lines)
+    read = {r for n in near if n in places for r in uses_and_defs(places[n][1])[0]}
+    for n, (function, i) in reversed(places.items()):
+        if near and not read & uses_and_defs(i)[1]:
+            continue
         types = function.registers
         results = [o for o in i.leaves if isinstance(o, Reg) and o.name in uses_and_defs(i)[1] & types.keys()]
         if not results or i.guard is not None or i.effects.ends is not Ends.NO:
             continue
         names, kinds = [o.span.text for o in results], {types[o.name] for o in results}
         rest = [*lines.lines[:n], *lines.lines[n + 1 :]]
-        if len(results) == 1 and (i.effects.still or i.effects.memory is MemoryEffect.READ):
+        if not near and len(results) == 1 and (i.effects.still or i.effects.memory is MemoryEffect.READ):
             for source in sorted({o.span.text for o in i.leaves if _fits(o, *kinds)} - {*names}):
                 yield lines.but(_with(rest, function.name, names, source))
         zeros = _zeros(min(kinds), names[0]) if len(kinds) == 1 else []

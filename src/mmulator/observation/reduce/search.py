@@ -46,6 +46,9 @@ class Reduction:
 
     def _passes(self) -> None:
         self._sliced()
+        if self.lines.instructions > SMALL:  # what the values are that fail, seldom matters
+            self._lines(lambda lines: changes.forwarded(lines, self._failing))
+            self._sliced()
         before = -1
         while before != self.taken and self.whole:
             before = self.taken
@@ -60,6 +63,11 @@ class Reduction:
             self._launch(partial(changes.values, cut=self.cuts))
             if self.lines.instructions <= SMALL:
                 self._lines(partial(changes.simpler, cut=self.cuts))
+
+    @property
+    def _failing(self) -> set[int]:
+        """The numbers of the lines that fail."""
+        return {span.line - 1 for span in self.failure.spans}
 
     @property
     def cuts(self) -> bool:
@@ -96,7 +104,7 @@ class Reduction:
         """Try what the instructions of the failure are computed from, alone."""
         if self.failure.spans and self.lines.instructions > SMALL // 10:
             try:
-                found = [*changes.slices(self.lines, {span.line - 1 for span in self.failure.spans})]
+                found = [*changes.slices(self.lines, self._failing)]
             except MmulatorError:  # of a text that is not verified
                 return
             any(self.take(self.job, lines) for lines in found)
