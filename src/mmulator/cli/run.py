@@ -130,6 +130,7 @@ def run(
         from mmulator.cli.recording import check_why
 
         check_why(given.why, given.why_to, given.why_against)
+    bounds = _bounds(job) if given.bounds else {}
     arrays: list[Compared] = []
     if compare_gpu:
         result, arrays = _on_gpu(job, given.timeout, given.threads, given.json)
@@ -158,7 +159,7 @@ def run(
     if given.profile_to is not None and result.report.profile is not None:
         write_profile(given.profile_to, [result.report.profile])
     if given.sarif != "-":
-        (_as_json if given.json else _as_text)(result, job, watched, arrays)
+        (_as_json if given.json else _as_text)(result, job, watched, arrays, bounds)
     found = findings.code_of(result.judged.findings, given.strict) if result.judged is not None else 0
     found = found or findings.code_of_certificate(result.report.certificate)
     if found or not result.ok or any(a.wrong for _, compared in arrays for a in compared):
@@ -284,6 +285,20 @@ def _on_gpu(job: Job, timeout: float | None, threads: int | None, quiet: bool) -
     return result, [(gpu.chip, arrays)]
 
 
+def _bounds(job: Job) -> dict[str, Any]:
+    """The tolerance that rounding justifies, of each array of floating point that the kernel stores to. Raises LaunchError."""
+    from mmulator.host.jobs.job import kernel_name, set_variables
+    from mmulator.observation.tolerance.tolerance import tolerances_of_job
+
+    module = job.load()
+    kernel = module[kernel_name(module, job)]
+    set_variables(module, job)
+    found = {name: t.as_dict() for name, t in tolerances_of_job(kernel, job).items()}
+    if not found:
+        raise LaunchError("--bounds: the launch stores to no argument of floating point")
+    return found
+
+
 # results ------------------------------------------------------------------------------------------------------------
 def _check_save(path: Path | None) -> None:
     """Check, before the run, that the file can be written."""
@@ -335,13 +350,15 @@ def _phases(progress: Progress) -> Callable[[str, int, int], None]:
     return update
 
 
-def _as_json(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]) -> None:
+def _as_json(result: JobResult, job: Job, watched: Watched, gpus: list[Compared], bounds: dict[str, Any]) -> None:
     from mmulator.cli import findings
 
     judged = result.judged
     ok = result.ok and all(not a.wrong for _, found in gpus for a in found) and not (judged and judged.errors)
     ok = ok and not findings.code_of_certificate(result.report.certificate)
     data: dict[str, Any] = {"ok": ok, "report": result.report.as_dict()}
+    if bounds:
+        data["bounds"] = bounds
     if judged is not None:
         data["sanitizer"] = judged.as_dict()
         del data["report"]["findings"]  # before rules were chosen, and others suppressed
@@ -375,7 +392,7 @@ def _stores(result: JobResult, job: Job, watched: Watched) -> None:
             print_line(f"  {store}")
 
 
-def _as_text(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]) -> None:
+def _as_text(result: JobResult, job: Job, watched: Watched, gpus: list[Compared], bounds: dict[str, Any]) -> None:
     r = result.report
     if r.output:
         print(r.output, end="" if r.output.endswith("\n") else "\n")
@@ -394,6 +411,13 @@ def _as_text(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
     for name, array in result.shown.items():
         _print_array(name, array)
     _comparisons(result, job)
+    if bounds:
+        keys = ("rtol", "atol", "largest_bound", "largest_error")
+        rows = [(name, *("none" if b[k] is None else f"{b[k]:.3g}" for k in keys), b["unbounded"]) for name, b in bounds.items()]
+        print_table("rounding errors", ("array", "rtol", "atol", "largest bound", "largest error", "without bound"), rows)
+        for name, b in bounds.items():
+            for line in (*[f"without bound: {b['reason']}"] * bool(b["reason"]), *(f"for these inputs: {x}" for x in b["rests_on"])):
+                print_line(f"{name}: {line}", 2)
     for info, found in gpus:
         for compared in found:
             for line in compared.lines(info, result.report.device):

@@ -184,6 +184,10 @@ RUN = record(
         by_name(record("text: dtype", "wholes: shape", "any: values")), many(by_name(ANY)),
     )),
     watched=optional(many(record("text: argument", "wholes: index", "whole: stores"))), gpu=optional(_GPU),
+    bounds=optional(by_name(record(
+        "text: output reason", "whole: elements unbounded", "texts: rests_on", rtol=or_none(NUMBER), atol=or_none(NUMBER),
+        largest_bound=or_none(NUMBER), largest_error=or_none(NUMBER),
+    ))),
 )  # fmt: skip
 _PRODUCTS = record(
     "whole: products known not_known", "text: first", kinds=many(record("text: kind", "whole: known not_known")),

@@ -203,6 +203,8 @@ def _kernel(name: str, pairs: list[PairOfLaunches]) -> KernelOfBuilds:
             grade = Sameness(UNDECIDED, reason=error.message)
         if not all(grade.lines) and asked.arrays and asked.inputs == ():
             grade = replace(grade, lines=_parted(asked.arrays[0], asked.folders) or ("", ""))
+        here, there = (line.replace(f"{folder}/", "") for line, folder in zip(grade.lines, asked.folders))
+        grade = replace(grade, lines=(here, there))
     change = OTHER if any(p.differs for p in pairs) else FOLLOWS if any(p.outputs is False for p in pairs) else EQUAL
     change = OPEN if change == EQUAL and any(p.outputs is None for p in pairs) else change
     return KernelOfBuilds(name, tuple(pairs), change, grade, instructions, fusion)

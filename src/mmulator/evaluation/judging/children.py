@@ -25,7 +25,7 @@ from mmulator.host.jobs.inputs import Argument
 from mmulator.host.jobs.job import Job, kernel_name, load_job, set_variables
 from mmulator.host.jobs.maps import resolve
 from mmulator.host.module import Kernel, Module
-from mmulator.observation.tolerance.tolerance import tolerances
+from mmulator.observation.tolerance.tolerance import tolerances_of_job
 
 
 # compiling ------------------------------------------------------------------------------------------------------------
@@ -162,16 +162,13 @@ def _run(where: Path, said: Mapping[str, Any], answer: dict[str, Any], file: Bin
 
 def _bounds(kernel: Kernel, job: Job, said: Mapping[str, Any]) -> dict[str, Any]:
     """The tolerance that rounding justifies, for each output; a text where none is known."""
-    numbers = {n: a.name for n, a in enumerate(job.arguments) if a.name in said["outputs"]}
-    given = {"grid": job.grid, "block": job.block, "args": [a.value for a in job.arguments], "shared": job.shared,
-             "cluster": job.cluster}  # fmt: skip
     why = "it is no argument of floating point that the launch stores to"
     try:
-        found = tolerances(kernel, given, job.device, [*numbers])
+        found = tolerances_of_job(kernel, job, said["outputs"])
     except UnsupportedError as error:
         found, why = {}, error.message
     none = {"rtol": None, "atol": None, "unbounded": 0, "reason": why}
-    return dict.fromkeys(said["outputs"], none) | {numbers[n]: t.as_dict() for n, t in found.items()}
+    return dict.fromkeys(said["outputs"], none) | {name: t.as_dict() for name, t in found.items()}
 
 
 # programs -------------------------------------------------------------------------------------------------------------

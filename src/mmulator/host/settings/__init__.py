@@ -341,7 +341,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("profile_to", "run exec pytest", "", "Write it: .html, .json, .txt, .info (lcov).", "FILE", file=True, group=RESULTS,
             into=("profile", ""), read=ending("a file that ends in .html, .json, .txt, or .info for lcov", *_ENDINGS),
             but={"pytest": {"help": "Write what each line of each kernel did: .html, .json, .txt, .info (lcov)."}}),
-    Setting("bounds", "judge", "", "Say which tolerance rounding justifies (mm.tolerance).", group=COMPARING),
+    Setting("bounds", "run judge", "", "Say which tolerance rounding justifies (mm.tolerance).", group=COMPARING),
     Setting("mutate", "judge pytest", "", "Change the kernel as people err; say what is not noticed.", but={
         "pytest": {"names": ("--mutate", "--mmulator-mutate"),
                    "help": "Run each test that passes again with changed kernels, and say what it does not notice."}}),

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from mmulator.base.errors import LaunchError
 from mmulator.base.refusals import number
+from mmulator.host.jobs.job import Job
+from mmulator.host.jobs.maps import resolve
 from mmulator.host.module import Kernel
 from mmulator.observation.record.memory import stores_to
 from mmulator.observation.record.names import DeviceArray
@@ -108,13 +110,25 @@ def tolerance(
     return found[max(found)]
 
 
+def tolerances_of_job(kernel: Kernel, job: Job, outputs: Sequence[str] | None = None) -> dict[str, RoundingTolerance]:
+    """The tolerances of arrays that the launch of a job stores to, by name. kernel: of the job, with its variables set.
+
+    outputs: names; None: all. Raises UnsupportedError where the launch is not followed.
+    """
+    own = job.arrays()
+    given = {"grid": job.grid, "block": job.block, "args": [resolve(a.value, own) for a in job.arguments], "shared": job.shared,
+             "cluster": job.cluster, "memory": job.placed()}  # fmt: skip
+    names = {n: a.name for n, a in enumerate(job.arguments) if outputs is None or a.name in outputs}
+    return {names[n]: t for n, t in tolerances(kernel, given, job.device, [*names]).items()}
+
+
 def tolerances(
     kernel: Kernel, given: Mapping[str, Any], device: str | None, outputs: Sequence[str | int] | None = None
 ) -> dict[int, RoundingTolerance]:
     """The tolerances of arrays of floating point that a launch stores to, by the numbers of their parameters, which rise.
 
     kernel: the kernel.
-    given: `grid`, `block`, `args`, `shared`, `cluster`, as `tolerance` has them.
+    given: `grid`, `block`, `args`, `shared`, `cluster`, as `tolerance` has them; `memory`, as `Kernel.launch`.
     device: whose arithmetic.
     outputs: names or numbers of parameters; None: all.
     """
