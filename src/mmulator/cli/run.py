@@ -416,7 +416,8 @@ def _as_text(result: JobResult, job: Job, watched: Watched, gpus: list[Compared]
         rows = [(name, *("none" if b[k] is None else f"{b[k]:.3g}" for k in keys), b["unbounded"]) for name, b in bounds.items()]
         print_table("rounding errors", ("array", "rtol", "atol", "largest bound", "largest error", "without bound"), rows)
         for name, b in bounds.items():
-            for line in (*[f"without bound: {b['reason']}"] * bool(b["reason"]), *(f"for these inputs: {x}" for x in b["rests_on"])):
+            told = [f"without bound: {b['reason']}"] if b["unbounded"] else []
+            for line in (*told, *(f"holds for these inputs: {one}" for one in b["rests_on"])):
                 print_line(f"{name}: {line}", 2)
     for info, found in gpus:
         for compared in found:
