@@ -132,7 +132,9 @@ Found = tuple[tuple[str, ...], bool, tuple[Comparison, ...], str]  # other input
 def _pair(x: RecordedLaunch, y: RecordedLaunch, held: Callable[[Path, Path], Found]) -> PairOfLaunches:
     pair = PairOfLaunches(x, y)
     if x.ended or y.ended:
-        said = f"the first ended with {x.ended or 'no error'}, the second with {y.ended or 'no error'}"
+        same_error = x.ended.partition(":")[0] == y.ended.partition(":")[0]
+        both = f"the first ended with {x.ended or 'no error'}, the second with {y.ended or 'no error'}"
+        said = f"both ended with {x.ended}" if same_error else both
         return replace(pair, outputs=None if x.ended and y.ended else False, note=said)
     if pair.folders is None:
         return replace(pair, note=f"its files were not kept: {x.missing or y.missing or 'the record does not say why'}")

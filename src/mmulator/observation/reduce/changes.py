@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from mmulator.base.interop import is_float
 from mmulator.base.source import Source
 from mmulator.host.jobs.inputs import Argument
 from mmulator.host.jobs.job import Job
@@ -198,13 +197,6 @@ def _values(value: Any, cut: bool) -> Iterator[Any]:
 
 def _contents(value: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
     yield np.zeros_like(value)
-    with np.errstate(all="ignore"):
-        wide = value.astype(np.float64) if value.dtype.kind in "fiuV" else None
-        if wide is not None and np.isfinite(wide).all():
-            for least, most in ((0, 1), (-8, 8)):
-                small = np.clip(np.rint(wide) if is_float(value.dtype) else wide, least, most).astype(value.dtype)
-                if small.tobytes() != value.tobytes():
-                    yield small
     pieces = np.array_split(np.arange(value.size), min(_FEW, value.size))
     for piece in pieces if value.size > 1 else ():
         if value.reshape(-1)[piece].view(np.uint8).any():

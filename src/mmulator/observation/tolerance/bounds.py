@@ -385,31 +385,24 @@ def bound_of_sum(e: ElementSum) -> float | None:
 
     e: the element, of one instruction or of a chain of them.
     """
-    key, p = e.key, e.profile
+    key, p, graph = e.key, e.profile, ExpressionGraph()
     if e.scale_a:
         return None
-    kinds, sizes = (key.atype, key.btype), (e.a, e.b)
-    sides = []
-    for name, raw in zip(kinds, sizes):
-        t = element_type("f32" if name == "tf32" else name)
-        values = from_raw(t, np.array(raw, np.uint64).astype(container(t)))
-        sides.append([Bounded.exact(np.array([float(x)], np.longdouble)) for x in values])
-    ctype = element_type(key.ctype)
-    done = Bounded.exact(
-        from_raw(ctype, np.array([e.c], np.uint64).astype(container(ctype))).astype(np.float64).astype(np.longdouble)
-    )
-    rule = (p.method, p.chunk, p.fraction, p.floor, p.keep, p.widen_c, p.narrow_d)
-    detail: tuple[Any, ...] = (*rule, key.ctype, key.dtype, key.rounding, key.satfinite, key.bit_op, 0, kinds, e.sign)
-    size = p.chunk if p.method == "fused" else key.products
-    with np.errstate(all="ignore"):
-        for n in range(0, len(e.a), key.products):
-            for at in range(n, min(n + key.products, len(e.a)), size):
-                part = [x for pair in [*zip(*sides)][at : min(at + size, n + key.products)] for x in pair]
-                whole = (*detail, key.kind, key.scale_vec, key.stype, (*range(len(part) // 2),))
-                made = _chunk(detail, [done, *part]) if p.method == "fused" else _whole_product(whole, [done, *part])
-                if isinstance(made, str):
-                    return None
-                done = made
-            detail = (*rule, key.dtype, *detail[8:])
-    found = float(done.bound[0] + done.slack[0])
+
+    def constant(raw: Any) -> int:
+        return graph.node("constant", (int(raw),), (), 64)
+
+    done, ctype, fused = constant(e.c), key.ctype, p.method == "fused"
+    for n in range(0, len(e.a), key.products):
+        end = min(n + key.products, len(e.a))
+        for at in range(n, end, p.chunk if fused else key.products):
+            pairs = [constant(x) for pair in [*zip(e.a, e.b)][at : min(at + p.chunk, end) if fused else end] for x in pair]
+            rule = (p.method, p.chunk, p.fraction, p.floor, p.keep, p.widen_c, p.narrow_d)
+            whole = () if fused else (key.kind, key.scale_vec, None, range(len(pairs) // 2))
+            detail = (*rule, ctype, key.dtype, key.rounding, key.satfinite, key.bit_op, 0, (key.atype, key.btype), e.sign, *whole)
+            done = graph.node("chunk" if fused else "product", detail, (done, *pairs), element_type(key.dtype).bits)
+            ctype = key.dtype if fused else ctype
+        ctype = key.dtype
+    bounds = NodeBounds(graph, {})
+    found = float(bounds.all.bound[done] + bounds.all.slack[done])
     return found if np.isfinite(found) else None
