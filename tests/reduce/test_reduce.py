@@ -19,6 +19,7 @@ from mmulator.host.text import verified
 from mmulator.observation.reduce.failure import FailureTrial, fresh
 from mmulator.observation.reduce.launches import ReducedLaunch, ReductionRequest, arrays_of, reduced
 from mmulator.observation.reduce.program import lines_of
+from mmulator.ptx.program.calls import reached
 from tests.support import places
 
 HEAD = """.version 8.5
@@ -208,12 +209,14 @@ def test_a_launch_with_pointers_in_structs_is_captured_first(tmp_path: Path) -> 
 # programs -------------------------------------------------------------------------------------------------------------
 def test_kernels_written_anew_are_the_same_and_stay_so() -> None:
     count = 0
-    for file in sorted((places.ROOT / "examples").rglob("*.ptx")):
+    others = [places.ROOT / "tests" / name for name in ("ub/races/halo.ptx", "kernels/ptx/control.ptx")]  # lines of debuggers, scopes
+    for file in (*sorted((places.ROOT / "examples").rglob("*.ptx")), *others):
         tree = verified(Source(str(file), file.read_text()))
         for entry in tree.entries:
             lines = lines_of(tree, entry.name)
             again = verified(Source("again", lines.text()))
             assert sum(len(f.instructions) for f in again.functions) == lines.instructions
+            assert sum(len(f.instructions) for f in reached(tree, entry).functions.values()) == lines.instructions
             assert lines_of(again, entry.name).text() == lines.text()
             count += 1
     assert count > 6

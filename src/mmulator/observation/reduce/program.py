@@ -14,11 +14,12 @@ from mmulator.ptx.program.calls import reached
 from mmulator.ptx.tree import ParsedModule
 
 _NOISE = re.compile(
-    r"//[^\n]*|/\*[\s\S]*?\*/|^\s*\.(?:loc|file)\b[^\n]*|\.section\s+\"?\.\w+\"?\s*\{[^}]*\}", re.M
-)  # fmt: skip
+    r"//[^\n]*|/\*[\s\S]*?\*/|\.section\s+\"?\.\w+\"?\s*\{[^}]*\}|\.file\s+\d+\s+\"[^\"]*\"(?:\s*,\s*\d+){0,2}"
+    r"|\.loc(?:\s+\d+){2,3}(?:\s*,\s*function_name\s[^,]+,\s*inlined_at(?:\s+\d+){3})?"
+)
 _PIECE = re.compile(
     r"\s*(?:(?P<fixed>\.(?:version|target|address_size)\b[^\n]*|\.alias\b[^;]*;|[{}])|(?P<head>[^;{}]*?\.(?:entry|func)\b[^;{]*[;{])"
-    r"|(?P<label>[\w$%]+:(?!:))|(?P<rest>[^;]*;))"
+    r"|(?P<label>[\w$%]+\s*:(?!:))|(?P<rest>[^;]*;))"
 )
 _HEAD = re.compile(r"\.entry\s+([\w$%]+)|\.func\s*(?:\([^)]*\)\s*)?([\w$%]+)")
 
