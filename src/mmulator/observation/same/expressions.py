@@ -32,7 +32,7 @@ from mmulator.observation.record.values import parts_of
 from mmulator.observation.same.control import note_product, note_rows
 from mmulator.observation.same.graph import ExpressionGraph, Pieces, constant, cut, is_closed, joined, value_of, width_of
 from mmulator.observation.same.moves import moved_bits
-from mmulator.observation.same.operations import ONE_LANE, modifiers, operation
+from mmulator.observation.same.operations import modifiers, operation
 from mmulator.observation.same.products import Products
 from mmulator.ptx.program.uses import accesses, call_operands, signature_of
 from mmulator.ptx.tree import Address, Instruction, NegatedPredicate, Operand, Reg, Symbol, flatten
@@ -44,6 +44,10 @@ ORDER_FREE = ("add", "min", "max", "and", "or", "xor")  # operations of atomics 
 
 class Uncovered(MmulatorError):
     """An operation that no expression stands for yet."""
+
+
+class Unordered(Uncovered):
+    """A result that depends on an order that the hardware chooses."""
 
 
 class Expressions:
@@ -186,7 +190,7 @@ class Expressions:
             case Flow.LANES:
                 return self._shuffled(step, lane, name, low, width)
             case Flow.WARP | Flow.REDUCED:
-                return self._of_all(step, lane, width)
+                return self._of_all(step, lane, name, low, width)
             case Flow.MOVED | Flow.ANSWER | Flow.PRODUCT | Flow.WGMMA:
                 raise self.uncovered(ins)
         moved = moved_bits(ins, partial(self._operand, step, lane), low, width)
@@ -319,7 +323,7 @@ class Expressions:
         other, taken = shuffle_lane(ins.form["mode"], lane, *(int(n or 0) for n in numbers))
         return self._register(step, other if taken else lane, source.name, low, width)
 
-    def _of_all(self, step: TrailStep, lane: int, width: int) -> Pieces | None:
+    def _of_all(self, step: TrailStep, lane: int, name: str, low: int, width: int) -> Pieces | None:
         """Redux, vote and match: of the values of all lanes that take part."""
         ins = self.trail.instruction(step)
         source = next((o for o in ins.operands[1:] if isinstance(o, (Reg, NegatedPredicate))), None)
@@ -332,11 +336,12 @@ class Expressions:
         given = [self._operand(step, n, source, 0, type_bits(type_name), type_name) for n in lanes]
         if all(is_closed(p) for p in given):
             return None
-        if ins.form.name == ONE_LANE or (ins.effects.flow is Flow.WARP and ins.form["mode"] not in ("any", "all", "")):
-            detail = (*modifiers(ins, ins.form["type"]), tuple(lanes), lane if ins.form.name == ONE_LANE else -1)
-            return cut(self._node(step, ins.form.name, detail, [self.graph.whole(p) for p in given], width), 0, width)
-        detail = modifiers(ins, ins.form["type"])
-        return self._node(step, ins.form.name, detail, sorted(self.graph.whole(p) for p in given), width)
+        mode, nodes, detail = ins.form["mode"], [self.graph.whole(p) for p in given], modifiers(ins, ins.form["type"])
+        if ins.effects.flow is Flow.WARP and mode not in ("any", "all", "uni"):  # a bit for each lane; without mode, as the lane asks
+            detail = (*detail, tuple(lanes), -1 if mode else lane)
+        else:
+            nodes.sort()
+        return cut(self._node(step, ins.form.name, detail, nodes, 1 if is_predicate(ins, name) else 32), low, width)
 
     # memory ---------------------------------------------------------------------------------------------------------
     def _memory(
@@ -389,7 +394,7 @@ class Expressions:
         ins, kind = self.trail.instruction(found.step), found.type
         said = f"{ins.original.mnemonic} at {span_text(ins.original.span)}: "
         if TYPES[kind].kind == "float":
-            raise Uncovered(f"{said}the order in which it adds is no part of an expression")
+            raise Unordered(f"{said}the order in which it adds is no part of an expression")
         done, before = combined(self.trail, found, address)
         forms = {(i.form["op"], i.form["type"]) for i in (self.trail.instruction(step) for step, _ in done)}
         lost = before is not None and before.operand is None

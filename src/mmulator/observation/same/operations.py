@@ -9,7 +9,6 @@ from mmulator.ptx.tree import Instruction, Reg
 
 COMMUTE = {Algebra.SUM, Algebra.PRODUCT, Algebra.FUSED, Algebra.AND, Algebra.OR, Algebra.XOR, Algebra.MULTIPLE}
 SLACK = ("space", "sem", "scope", "cache", "evict", "level", "v", "vec", "uni")  # modifiers that change no bits of a result
-ONE_LANE = "match"  # of the instructions that see all lanes: its result depends on which lane asks, and on which lanes answer
 NARROW = ("f16", "bf16", "f32")  # arithmetic has one NaN there, whose sign no operand decides
 TWO = {"f16": 0x4000, "bf16": 0x4000, "f32": 0x40000000, "f64": 0x4000000000000000}
 
