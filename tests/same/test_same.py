@@ -209,9 +209,9 @@ def test_conditions_and_addresses_that_depend_on_inputs_are_said() -> None:
 
 
 def test_what_is_not_followed_is_not_decided() -> None:
-    atomic = "red.global.add.f32 [%rd5], %f2; ld.global.f32 %f1, [%rd5];"
-    found = mm.same(kernel(atomic), kernel(atomic), 1, 64, given())
-    assert found.grade == UNDECIDED and "red.global.add.f32 at <ptx>" in found.reason
+    for atomic in ("red.global.add.f32 [%rd2], %f2; ret;", "atom.global.add.u32 %r2, [%rd2], 1; st.global.u32 [%rd5], %r2; ret;"):
+        found = mm.same(kernel(atomic), kernel(atomic), 1, 64, given())
+        assert found.grade == UNDECIDED and f"{atomic.split()[0]} at <ptx>" in found.reason and "order" in found.reason
     nothing = KERNEL.format(body="").replace("st.global.f32 [%rd5], %f1;", "")
     found = mm.same(mm.Module.load(nothing)["k"], mm.Module.load(nothing)["k"], 1, 64, given())
     assert found.grade == UNDECIDED and "neither kernel stores" in found.reason and not found.elements

@@ -183,6 +183,15 @@ def combined(trail: Trail, found: MemoryWrite, address: int) -> tuple[list[tuple
     return done[::-1], write
 
 
+def writes_first(trail: Trail, step: TrailStep, lane: int, address: int) -> bool:
+    """Whether nothing in a launch writes to the byte at an address before a lane of a step, and after it that lane alone."""
+    last = last_write(trail, None, address)
+    while last is not None and (last.step.warp, last.lane) == (step.warp, lane) and last.step.number > step.number:
+        last = last_write(trail, last.step.number, address)
+    first = last is not None and last.step.number == step.number and last_write(trail, step.number, address) is None
+    return first and lanes_at(trail, step, address) & trail.guard(step) == 1 << lane
+
+
 def combines(ins: Instruction) -> bool:
     """Whether an instruction combines a value with what is in memory, at each lane's address."""
     effects = ins.effects

@@ -15,7 +15,7 @@ from mmulator.isa.types import TYPES, type_bits
 from mmulator.observation.record.addresses import InCell, InRegister, MemoryWrite, Place, elements, space_of
 from mmulator.observation.record.addresses import value_of as concrete
 from mmulator.observation.record.cause import span_text
-from mmulator.observation.record.memory import Writes, combined, combines, impossible, last_writes, loaded_from, loads, values_of
+from mmulator.observation.record.memory import Writes, combined, combines, impossible, last_writes, loaded_from, loads, values_of, writes_first
 from mmulator.observation.record.parts import is_predicate, known_type, part_of, shuffle_lane
 from mmulator.observation.record.tensor_cells import (
     CopiedCell,
@@ -29,6 +29,7 @@ from mmulator.observation.record.tensor_cells import (
 )
 from mmulator.observation.record.trail import NEAR, Trail, TrailStep
 from mmulator.observation.record.values import parts_of
+from mmulator.observation.same.calls import passed, returned
 from mmulator.observation.same.control import note_product, note_rows
 from mmulator.observation.same.graph import ExpressionGraph, Pieces, constant, cut, is_closed, joined, value_of, width_of
 from mmulator.observation.same.moves import moved_bits
@@ -94,7 +95,7 @@ class Expressions:
             if is_closed(guard):
                 if not took:
                     continue
-                made = self._part(writer, lane, name, low, width, self._bits(step, lane, name, low))
+                made = self.part(writer, lane, name, low, width, self._bits(step, lane, name, low))
             elif ins.effects.memory is MemoryEffect.NONE and ins.effects.together is Together.ALONE:
                 bits = self._bits(step, lane, name, low) if took else None
                 made = self._either(writer, lane, name, low, width, bits, guard)
@@ -102,7 +103,7 @@ class Expressions:
                 self.lean(writer, "the condition")
                 if not took:
                     continue
-                made = self._part(writer, lane, name, low, width, self._bits(step, lane, name, low))
+                made = self.part(writer, lane, name, low, width, self._bits(step, lane, name, low))
             self._known[key] = made
             return made
         given = self._given(step, lane, name, low, width)
@@ -130,7 +131,7 @@ class Expressions:
         sides = (before, made) if found is not None and found[1] else (made, before)
         return self._node(step, "SELECTION", (), [self.graph.whole(p) for p in (*sides, guard)], width)
 
-    def _part(self, step: TrailStep, lane: int, name: str, low: int, width: int, bits: int) -> Pieces:
+    def part(self, step: TrailStep, lane: int, name: str, low: int, width: int, bits: int) -> Pieces:
         """Bits of a register that a step wrote. bits: their value."""
         made = self._made(step, lane, name, low, width, bits)
         return constant(bits, width) if made is None else made
@@ -142,7 +143,7 @@ class Expressions:
         call = self.trail.call_of(step, lane) if number is not None and not function.is_entry else None
         if call is None or number is None:
             return None
-        return self._operand(call, lane, call_operands(self.trail.instruction(call))[1][number], low, width)
+        return self.operand(call, lane, call_operands(self.trail.instruction(call))[1][number], low, width)
 
     def note_open(self, step: TrailStep, lane: int, operand: Operand | None, what: str) -> None:
         """Note an operand that depends on inputs and is no part of an expression."""
@@ -152,7 +153,7 @@ class Expressions:
     def lean(self, step: TrailStep, what: str) -> None:
         self.leans.setdefault(span_text(self.trail.instruction(step).original.span), what)
 
-    def _operand(self, step: TrailStep, lane: int, operand: Operand, low: int, width: int, type_name: str = "b64") -> Pieces:
+    def operand(self, step: TrailStep, lane: int, operand: Operand, low: int, width: int, type_name: str = "b64") -> Pieces:
         """Bits of a source operand of a step."""
         if isinstance(operand, Reg):
             return self._register(step, lane, operand.name, low, width)
@@ -169,13 +170,15 @@ class Expressions:
         ins = self.trail.instruction(step)
         part = part_of(ins, name, low, width)
         if part is not None:
-            return self._operand(step, lane, part[0], part[1], width, ins.form["type"] or "b64")
+            return self.operand(step, lane, part[0], part[1], width, ins.form["type"] or "b64")
         if ins.effects.multiplies and ins.form.is_matrix:
             note_product(self, step)
             product = self.products.of_warp(step, lane, name, low)
             if product is None:
                 raise self.uncovered(ins)
             return cut(product, 0, width)
+        if ins.effects.ends is Ends.CALL:
+            return returned(self, step, lane, name, low, width, bits)
         if loads_cells(ins):
             return self._from_cells(step, lane, name, low, width, bits)
         match ins.effects.flow:
@@ -193,7 +196,7 @@ class Expressions:
                 return self._of_all(step, lane, name, low, width)
             case Flow.MOVED | Flow.ANSWER | Flow.PRODUCT | Flow.WGMMA:
                 raise self.uncovered(ins)
-        moved = moved_bits(ins, partial(self._operand, step, lane), low, width)
+        moved = moved_bits(ins, partial(self.operand, step, lane), low, width)
         return moved if moved is not None else self._computed(step, lane, ins, name, low, width, bits)
 
     def uncovered(self, ins: Instruction) -> Uncovered:
@@ -201,7 +204,7 @@ class Expressions:
 
     def _known_value(self, step: TrailStep, lane: int, operand: Operand) -> int | None:
         """The value of an operand that no input decides; None of others."""
-        given = self._operand(step, lane, operand, 0, 32, "b32")
+        given = self.operand(step, lane, operand, 0, 32, "b32")
         return value_of(given) if is_closed(given) else None
 
     def _sources(self, step: TrailStep, lane: int, ins: Instruction, low: int, width: int) -> Iterator[Pieces]:
@@ -216,15 +219,15 @@ class Expressions:
                 _, count = parts_of(type_name)
                 if count > 1 and parts_of(ins.form["type"])[1] == count and width * count == type_bits(ins.form["type"]):
                     bits = type_bits(type_name) // count
-                    yield self._operand(step, lane, one, low // width * bits, bits, type_name)
+                    yield self.operand(step, lane, one, low // width * bits, bits, type_name)
                 else:
-                    yield self._operand(step, lane, one, 0, type_bits(type_name), type_name)
+                    yield self.operand(step, lane, one, 0, type_bits(type_name), type_name)
 
     def _computed(
         self, step: TrailStep, lane: int, ins: Instruction, name: str, low: int, width: int, bits: int
     ) -> Pieces | None:
         """The result of an instruction that computes in each lane for itself."""
-        if ins.effects.ends in (Ends.CALL, Ends.BARRIER) or ins.effects.carry:
+        if ins.effects.ends is Ends.BARRIER or ins.effects.carry:
             raise self.uncovered(ins)
         kind, count = parts_of(ins.form["type"])
         if ins.effects.flow is Flow.BESIDE and ins.form["atype"] and count > 1 and parts_of(ins.form["atype"])[1] != count:
@@ -232,7 +235,7 @@ class Expressions:
                 raise self.uncovered(ins)  # random bits and scale factors are not followed
             return self._beside(step, lane, ins, kind, low, width)
         if count > 1 and width == (size := type_bits(ins.form["type"])):
-            return joined([self._part(step, lane, name, at, size // count, bits >> at) for at in range(0, size, size // count)])
+            return joined([self.part(step, lane, name, at, size // count, bits >> at) for at in range(0, size, size // count)])
         given = [*self._sources(step, lane, ins, low, width)]
         if all(is_closed(p) for p in given):
             return None
@@ -256,7 +259,7 @@ class Expressions:
             return None if any(not width_of(p) for p in both) else cut(joined(both), low, width)
         source = ins.operands[1] if low // half else ins.operands[2]
         given = known_type(signature_of(ins.form, ins.operands)[1].type, source)
-        pieces = self._operand(step, lane, source, 0, type_bits(given), given)
+        pieces = self.operand(step, lane, source, 0, type_bits(given), given)
         if is_closed(pieces):
             return None
         detail = (*modifiers(ins, kind), 0)
@@ -271,7 +274,7 @@ class Expressions:
     def _loaded(self, step: TrailStep, lane: int, name: str, low: int, width: int, bits: int) -> Pieces | None:
         """Ld: the bytes at the lane's address."""
         ins = self.trail.instruction(step)
-        if ins.effects.memory is not MemoryEffect.READ:
+        if ins.effects.memory not in (MemoryEffect.READ, MemoryEffect.ATOMIC):
             raise self.uncovered(ins)
         each = type_bits(ins.form["type"])
         if low + width > each:  # a register that is wider than what is loaded
@@ -285,26 +288,29 @@ class Expressions:
             return joined([inner, constant(0, width - each)])
         size = max(1, width // 8)
         if ins.form["space"].startswith("param"):
-            return self._parameter(step, ins, name, low, size)
+            return self._parameter(step, lane, ins, name, low, size)
         for target, at, _, _ in loads(self.trail, step):
             if isinstance(target, Reg) and target.name == name:
                 address = int(at[lane]) + low // 8
                 self.note_address(step, lane, ins)
                 if impossible(self.trail, step, lane):
                     return None
+                if ins.effects.memory is MemoryEffect.ATOMIC and not writes_first(self.trail, step, lane, int(at[lane])):
+                    raise Unordered(f"{self._said(ins)}its answer depends on the order of the writes to that address")
                 return cut(self._memory(step, lane, address, size, bits, step.number), 0, width)
         raise self.uncovered(ins)
 
-    def _parameter(self, step: TrailStep, ins: Instruction, name: str, low: int, size: int) -> Pieces | None:
+    def _parameter(self, step: TrailStep, lane: int, ins: Instruction, name: str, low: int, size: int) -> Pieces | None:
         where = next(o for o in ins.operands if isinstance(o, Address))
         function = self.trail.kernel.program.entry.function
         inside = self.trail.kernel.program.functions[self.trail.function_of(step)].function
-        names = [p.name for p in function.params]
-        if inside is not function or not isinstance(where.base, Symbol) or where.base.name not in names:
+        if not isinstance(where.base, Symbol):
             raise self.uncovered(ins)
         number = [o.name for o in elements(ins.operands[0]) if isinstance(o, Reg)].index(name)
         at = where.offset + number * type_bits(ins.form["type"]) // 8 + low // 8
-        return self.parameter(where.base.name, at, size)
+        if inside is function and where.base.name in [p.name for p in function.params]:
+            return self.parameter(where.base.name, at, size)
+        return passed(self, step, lane, where.base.name, at, size)
 
     def note_address(self, step: TrailStep, lane: int, ins: Instruction) -> None:
         """Note addresses that depend on inputs."""
@@ -333,7 +339,7 @@ class Expressions:
         taking, members = self.trail.guard(step), concrete(self.trail, step, lane, ins.operands[-1], "b32")
         lanes = [n for n in range(LANES) if taking >> n & 1 and (members is None or members >> n & 1)]
         type_name = known_type(signature_of(ins.form, ins.operands)[1].type, source)
-        given = [self._operand(step, n, source, 0, type_bits(type_name), type_name) for n in lanes]
+        given = [self.operand(step, n, source, 0, type_bits(type_name), type_name) for n in lanes]
         if all(is_closed(p) for p in given):
             return None
         mode, nodes, detail = ins.form["mode"], [self.graph.whole(p) for p in given], modifiers(ins, ins.form["type"])
@@ -379,33 +385,35 @@ class Expressions:
     def _written(self, found: MemoryWrite, address: int, size: int, bits: int) -> Pieces:
         """Pieces of bytes that a step wrote."""
         step, lane, ins = found.step, found.lane, self.trail.instruction(found.step)
-        if combines(ins) and ins.form["op"] in ORDER_FREE and parts_of(ins.form["type"])[1] == 1:
+        if combines(ins) and ins.form["op"] in ORDER_FREE:
             return self._combined(found, address, size)
         if ins.effects.memory is MemoryEffect.REDUCE or (ins.effects.stored is Stored.COMBINED and ins.form["op"] != "exch"):
-            raise Uncovered(f"{ins.original.mnemonic} at {span_text(ins.original.span)}: what it combines is not followed")
+            raise Uncovered(f"{self._said(ins)}what it combines is not followed")
         if found.source is not None:
             return self._memory(step, lane, found.source, size, bits, step.number)
         if found.operand is None:
             return constant(bits, 8 * size)
-        return self._operand(step, lane, found.operand, 8 * found.byte, 8 * size, found.type)
+        return self.operand(step, lane, found.operand, 8 * found.byte, 8 * size, found.type)
 
     def _combined(self, found: MemoryWrite, address: int, size: int) -> Pieces:
-        """Pieces of a whole number that atomic operations left, in whatever order they came."""
+        """Pieces of what atomic operations left: of whole numbers in whatever order they came, of others if there was but one."""
         ins, kind = self.trail.instruction(found.step), found.type
-        said = f"{ins.original.mnemonic} at {span_text(ins.original.span)}: "
-        if TYPES[kind].kind == "float":
-            raise Unordered(f"{said}the order in which it adds is no part of an expression")
         done, before = combined(self.trail, found, address)
+        if len(done) > 1 and (TYPES[kind].kind == "float" or parts_of(kind)[1] > 1):
+            raise Unordered(f"{self._said(ins)}the order in which it adds is no part of an expression")
         forms = {(i.form["op"], i.form["type"]) for i in (self.trail.instruction(step) for step, _ in done)}
-        lost = before is not None and before.operand is None
+        lost = (before is not None and before.operand is None) or len(values_of(ins)) > 1
         if lost or found.byte or 8 * size != type_bits(kind) or space_of(address) != "global" or len(forms) > 1:
-            raise Uncovered(f"{said}what it combines is not followed")
+            raise Uncovered(f"{self._said(ins)}what it combines is not followed")
         bits = int.from_bytes(self.trail.read(address, size), "little") if self.trail.read is not None else 0
         first = done[0][0].number
         given = [self._memory(found.step, 0, address, size, bits, first)]
-        given += [self._operand(step, lane, values_of(self.trail.instruction(step))[0], 0, 8 * size, kind) for step, lane in done]
-        nodes = sorted(self.graph.whole(p) for p in given)
-        return self._node(found.step, "atomic", (ins.form["op"], kind), nodes, 8 * size)
+        given += [self.operand(step, lane, values_of(self.trail.instruction(step))[0], 0, 8 * size, kind) for step, lane in done]
+        nodes = [self.graph.whole(p) for p in given]
+        return self._node(found.step, "atomic", (kind, "", ins.form["op"]), sorted(nodes) if len(done) > 1 else nodes, 8 * size)
+
+    def _said(self, ins: Instruction) -> str:
+        return f"{ins.original.mnemonic} at {span_text(ins.original.span)}: "
 
     # matrix products and tensor memory ------------------------------------------------------------------------------
     def at(self, step: TrailStep, place: Place, width: int, value: int) -> Pieces:
@@ -462,7 +470,7 @@ class Expressions:
                 raise Uncovered("a read of tensor memory that nothing is known to have written is not followed")
             case StoredCell():
                 low = found.low + place.low
-                return self._operand(found.step, found.lane, found.operand, low, min(width, 32 - low))
+                return self.operand(found.step, found.lane, found.operand, low, min(width, 32 - low))
             case MovedCell():
                 return self._cell(reader, replace(found.place, low=place.low), width, bits)
         step = found.operation.step

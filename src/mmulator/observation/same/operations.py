@@ -2,13 +2,14 @@
 operands in one order where their order does not matter.
 """
 
-from mmulator.isa.effects import Algebra
+from mmulator.isa.effects import Algebra, Pointer
 from mmulator.isa.types import TYPES
 from mmulator.observation.same.graph import ExpressionGraph
 from mmulator.ptx.tree import Instruction, Reg
 
 COMMUTE = {Algebra.SUM, Algebra.PRODUCT, Algebra.FUSED, Algebra.AND, Algebra.OR, Algebra.XOR, Algebra.MULTIPLE}
 SLACK = ("space", "sem", "scope", "cache", "evict", "level", "v", "vec", "uni")  # modifiers that change no bits of a result
+MOST = 64  # operands of one sum of whole numbers
 NARROW = ("f16", "bf16", "f32")  # arithmetic has one NaN there, whose sign no operand decides
 TWO = {"f16": 0x4000, "bf16": 0x4000, "f32": 0x40000000, "f64": 0x4000000000000000}
 
@@ -26,6 +27,10 @@ def operation(
     algebra = ins.effects.algebra
     if algebra is Algebra.SELECTION:
         return "SELECTION", (), nodes
+    if ins.effects.pointer is Pointer.SUM and algebra is Algebra.NONE and detail[0] in TYPES and detail[2:] == (0,):
+        whole = "add", (TYPES[str(detail[0])].bits, "", 0)  # sums of whole numbers associate, and have no sign
+        flat = [m for n in nodes for m in (graph.nodes[n].inputs if graph.nodes[n][:2] == whole else (n,))]
+        return *whole, sorted(flat if len(flat) <= MOST else nodes)
     if algebra in (Algebra.NONE, Algebra.COMPARISON, Algebra.CONVERSION):
         return ins.form.name, detail, nodes
     if algebra is Algebra.DIFFERENCE and detail[0] in NARROW and not ins.form["atype"]:  # a - b is a + (-b)

@@ -1,8 +1,8 @@
 """Expressions in exact arithmetic: values of a prime field that stand for real numbers, to compare sums without rounding.
 
 A node goes in, and a pair of numbers leaves: its value in the field of `P`, and in the field of `Q`, whose numbers are exponents
-of the first: 2 ** (a + b) is 2 ** a * 2 ** b. Rounding is left out, so are types: two expressions that are equal as functions of
-real numbers have one fingerprint. Operations without a rule here are unknown functions: equal of equal operands.
+of the first: 2 ** (a + b) is 2 ** a * 2 ** b. Rounding is left out, but for conversions to a narrower type, which are unknown
+functions: two expressions that are equal as functions of real numbers have one fingerprint. Operations without a rule here are unknown functions: equal of equal operands.
 """
 
 import hashlib
@@ -31,11 +31,14 @@ class Ring:
     def __init__(self, graph: ExpressionGraph, draw: int) -> None:
         self.graph, self.draw = graph, draw
         self.values: list[Fingerprint] = []
+        self.fits: set[tuple[str, Fingerprint]] = set()  # numbers that a narrow type holds as they are
 
     def of(self, node: int) -> Fingerprint:
         """The fingerprint of a node; those before it, which it may read, are made first."""
         for n in self.graph.nodes[len(self.values) : node + 1]:
             self.values.append(self._value(n))
+            if n.kind in ("input", "cvt", "join"):
+                self.fits.add((number_type(n), self.values[-1]))
         return self.values[node]
 
     def alike(self, x: int, y: int) -> bool:
@@ -53,7 +56,9 @@ class Ring:
         if rule is not None and types is not None and not _is_cut_off(node.detail):
             found = rule(node, [self._number(n, kind) for n, kind in zip(node.inputs, types)])
             if found is not None:
-                return found
+                own = number_type(node)
+                narrow = node.kind in ("cvt", "join") and TYPES[own].bits < TYPES[types[0]].bits and (own, found) not in self.fits
+                return self._random("narrow", own, found) if narrow else found
         kind = node.detail[0] if node.detail and node.kind not in ("input", "join", "SELECTION") else None
         if is_float(kind):
             closed = [self.graph.nodes[n].kind == "constant" for n in node.inputs]
@@ -174,7 +179,7 @@ def _sine(_: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint:
 
 
 def _same(_: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint:
-    """A conversion between types of floating point; the upper half of f32 as bf16, and back."""
+    """A conversion between types of floating point; to a narrower one, of a number that it does not hold, see `_value`."""
     return v[0]
 
 
@@ -185,6 +190,10 @@ def _chunk(node: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint | None
     pairs, sign = [*zip(v[1::2], v[2::2])], node.detail[SIGN]
     return (v[0][0] + sign * sum(x * y for (x, _), (y, _) in pairs)) % P, (
         v[0][1] + sign * sum(x * y for (_, x), (_, y) in pairs)) % Q  # fmt: skip
+
+
+def _atomic(node: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint | None:
+    return _sum(node, v) if node.detail[2] == "add" and len(v) == 2 else None
 
 
 def _join(node: ExpressionNode, v: Sequence[Fingerprint]) -> Fingerprint | None:
@@ -206,4 +215,5 @@ RULES = {
     "SUM": _sum, "DIFFERENCE": _difference, "PRODUCT": _product, "FUSED": _fused, "NEGATION": _negation,
     "RECIPROCAL": _reciprocal, "QUOTIENT": _quotient, "EXPONENTIAL": _power, "SINE": _sine, "COSINE": _cosine,
     "cvt": _same, "COPY": _same, "chunk": _chunk, "product": _chunk, "join": _join,
+    "atomic": _atomic,
 }  # fmt: skip
