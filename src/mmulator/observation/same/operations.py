@@ -5,6 +5,7 @@ operands in one order where their order does not matter.
 from mmulator.isa.effects import Algebra, Pointer
 from mmulator.isa.types import TYPES
 from mmulator.observation.same.graph import ExpressionGraph
+from mmulator.observation.same.ring import number_type
 from mmulator.ptx.tree import Instruction, Reg
 
 COMMUTE = {Algebra.SUM, Algebra.PRODUCT, Algebra.FUSED, Algebra.AND, Algebra.OR, Algebra.XOR, Algebra.MULTIPLE}
@@ -44,6 +45,13 @@ def operation(
             return Algebra.SUM.name, detail, [other, other]
     if algebra is Algebra.EXTREME:
         return ins.form.name, detail, nodes if detail[0] == "f64" else sorted(nodes)
+    if algebra is Algebra.XOR:
+        bits = graph.nodes[nodes[0]].bits
+        sign = graph.node("constant", (1 << bits - 1,), (), bits)
+        numbers = [n for n in nodes if n != sign]
+        kind = number_type(graph.nodes[numbers[0]]) if len(numbers) == 1 else ""
+        if kind and TYPES[kind].bits == bits:
+            return Algebra.NEGATION.name, (kind, "", 0), numbers
     if algebra in COMMUTE and detail[0] != "f64":  # of two NaNs of f64 the first one's bits stay
         nodes = [*sorted(nodes[:2]), *nodes[2:]]
     return algebra.name, detail, nodes
