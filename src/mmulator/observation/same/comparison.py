@@ -302,18 +302,21 @@ def _counterexample(a: Side, b: Side, pairs: list[tuple[int, int]], data: bool =
 
 
 def _varied(x: np.ndarray, rng: np.random.Generator, attempt: int, data: bool) -> np.ndarray:
-    """Other values for an array; at the last attempt all bit patterns: NaNs, infinities, subnormal numbers.
+    """Other values for an array; at the last attempt all bit patterns: NaNs, infinities; before it the smallest numbers.
 
     Whole numbers, each second time: any if `data`; else, since they may be indices, within the bounds of those that are there,
     and ascending if those are.
     """
+    import ml_dtypes
+
     whole = x.dtype.kind not in "fV"
     if whole and (attempt % 2 or x.dtype.kind not in "iu"):
         return rng.permutation(x.reshape(-1)).reshape(x.shape) if x.dtype.kind == "b" else x
     if (attempt == TRIES and not whole) or (whole and data):
         return rng.integers(0, 256, x.nbytes, np.uint8).view(x.dtype).reshape(x.shape)
     if not whole:
-        return (rng.standard_normal(x.shape) * 2.0 ** rng.integers(-attempt, attempt + 1, x.shape)).astype(x.dtype)
+        least = float(ml_dtypes.finfo(x.dtype).smallest_subnormal) if attempt == TRIES - 1 else 1.0
+        return (rng.standard_normal(x.shape) * least * 2.0 ** rng.integers(-attempt, attempt + 1, x.shape)).astype(x.dtype)
     low, high = min(int(x.min()), 0), max(int(x.max()), 1)
     made = rng.integers(low, high, x.shape, x.dtype, endpoint=True)
     flat = x.reshape(-1)
