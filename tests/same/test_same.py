@@ -12,6 +12,7 @@ from mmulator.cli.app import run
 from mmulator.observation.same import ring
 from mmulator.observation.same.comparison import ALGEBRA, DIFFERENT, SAME, UNDECIDED
 from mmulator.observation.same.graph import ExpressionGraph
+from mmulator.observation.same.side import Side
 from tests.support import corpus
 
 KERNEL = """.version 8.6
@@ -103,6 +104,29 @@ PAIRS = {
         SAME, "mov.b32 %r2, %f2; mov.b32 %r3, %f3; prmt.b32 %r4, %r2, %r3, 0x5410; mov.b32 %f1, %r4;",
         "mov.b32 {%h1, %h2}, %f2; mov.b32 {%h3, %h4}, %f3; mov.b32 %f1, {%h1, %h3};",
     ),
+    "a sign bit": (ALGEBRA, "sub.f32 %f1, %f2, %f3;", "sub.f32 %f5, %f3, %f2; mov.b32 %r2, %f5; xor.b32 %r3, %r2, 0x80000000; "
+        "mov.b32 %f1, %r3;"),
+    "sums of whole numbers": (
+        SAME, "mov.b32 %r2, %f2; mov.b32 %r3, %f3; add.s32 %r4, %r2, %r3; add.s32 %r4, %r4, 7; mov.b32 %f1, %r4;",
+        "mov.b32 %r2, %f2; mov.b32 %r3, %f3; add.u32 %r3, %r3, 7; add.u32 %r4, %r2, %r3; mov.b32 %f1, %r4;",
+    ),
+    "down and up": (
+        ALGEBRA, "add.f32 %f5, %f2, %f3; add.f32 %f5, %f5, %f4; cvt.rn.f16.f32 %h1, %f5; cvt.f32.f16 %f1, %h1;",
+        "add.f32 %f5, %f3, %f4; add.f32 %f5, %f2, %f5; cvt.rn.f16.f32 %h1, %f5; cvt.f32.f16 %f1, %h1;",
+    ),
+    "another place of rounding to a narrower type": (
+        DIFFERENT, "mul.f32 %f5, %f2, %f3; cvt.rn.f16.f32 %h1, %f5; cvt.f32.f16 %f1, %h1;",
+        "cvt.rn.f16.f32 %h1, %f2; cvt.rn.f16.f32 %h2, %f3; mul.f16 %h1, %h1, %h2; cvt.f32.f16 %f1, %h1;",
+    ),
+    "an atomic of one contributor": (
+        SAME, "atom.global.add.f32 %f1, [%rd5], %f2; ld.global.f32 %f1, [%rd5];",
+        "red.global.add.f32 [%rd5], %f2; ld.global.f32 %f1, [%rd5];",
+    ),
+    "what an atomic found": (SAME, "atom.global.add.f32 %f1, [%rd5], %f2;", "ld.global.f32 %f1, [%rd5];"),
+    "an atomic and a sum": (
+        ALGEBRA, "red.global.add.f32 [%rd5], %f2; ld.global.f32 %f1, [%rd5];",
+        "ld.global.f32 %f5, [%rd5]; add.f32 %f1, %f5, %f2;",
+    ),
     "rounding": (DIFFERENT, "add.rn.f32 %f1, %f2, %f3;", "add.rz.f32 %f1, %f2, %f3;"),
     "subnormals": (UNDECIDED, "mul.rn.f32 %f1, %f2, %f3;", "mul.rn.ftz.f32 %f1, %f2, %f3;"),
     "one product and two": (ALGEBRA, ONE, TWO),
@@ -128,6 +152,10 @@ UNEQUAL = {
     "which lane asks": (
         words("match.any.sync.b32 %r20, %r10, -1;"),
         words("match.any.sync.b32 %r20, %r10, -1; shfl.sync.idx.b32 %r20, %r20, 0, 31, -1;"),
+    ),
+    "halves of what a warp answers": (
+        words("match.any.sync.b32 %r20, %r10, -1; mov.b32 {%h1, %h2}, %r20; cvt.u32.u16 %r20, %h1;"),
+        words("match.any.sync.b32 %r20, %r10, -1; mov.b32 {%h1, %h2}, %r20; cvt.u32.u16 %r20, %h2;"),
     ),
     "what is compared and what is stored": (words("atom.global.cas.b32 %r20, [%rd5], %r10, %r11; ret;"), "mov.f32 %f1, %f2;"),
     "votes of a block": (words(CAPS + "bar.red.popc.u32 %r20, 0, %p1;"), words(CAPS + "selp.u32 %r20, 1, 0, %p1;")),
@@ -294,6 +322,76 @@ def test_unknown_functions_are_equal_of_equal_operands_alone() -> None:
     f, g, h = (graph.node("sin", ("f32", "rn", (), 0), (n,), 32) for n in (x, x, y))
     drawn = ring.Ring(graph, 0)
     assert f == g and drawn.of(f) != drawn.of(h) and ring.Ring(graph, 1).of(f) != drawn.of(f)
+
+
+FUNCTIONS = """.func (.param .b8 r[8]) turned(.param .b8 u[8]) {
+  .reg .f32 a, b; ld.param.v2.f32 {a, b}, [u]; st.param.f32 [r], b; st.param.f32 [r+4], a; ret;
+}
+.func (.param .f32 r) by_memory(.param .f32 u, .param .f32 v) {
+  .reg .f32 a, b; .param .align 8 .b8 o[8]; .param .align 8 .b8 w[8];
+  ld.param.f32 a, [u]; ld.param.f32 b, [v]; st.param.v2.f32 [o], {a, b}; call (w), turned, (o);
+  ld.param.f32 b, [w]; mul.f32 a, a, b; st.param.f32 [r], a; ret;
+}
+.func (.reg .f32 r) by_register(.reg .f32 u, .reg .f32 v) { mul.f32 r, u, v; ret; }
+"""
+PASSED = "{{ .param .f32 u; .param .f32 v; .param .f32 w; st.param.f32 [u], {}; st.param.f32 [v], {}; "
+PASSED += "call.uni (w), by_memory, (u, v); ld.param.f32 %f1, [w]; }}"
+CALLS = {
+    "by memory": (PASSED.format("%f2", "%f3"), SAME), "twice": (PASSED.format("%f4", "%f4") + PASSED.format("%f2", "%f3"), SAME),
+    "other values": (PASSED.format("%f2", "%f4"), DIFFERENT), "by registers": ("call (%f1), by_register, (%f3, %f2);", SAME),
+    "a constant": ("call (%f1), by_register, (%f3, 0f40000000);", DIFFERENT),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_values_go_into_functions_and_come_back(name: str) -> None:
+    body, grade = CALLS[name]
+    one = mm.Module.load(KERNEL.format(body=body).replace(".visible", FUNCTIONS + ".visible"))["k"]
+    assert mm.same(one, kernel("mul.f32 %f1, %f2, %f3;"), 1, 64, given()).grade == grade
+
+
+WHOLE = {  # what is loaded: one kernel, another, and the inputs for which both store one value
+    "data": ("add.u32 v, r, 1;", "or.b32 v, r, 1;", [2, 4]),
+    "a mask": ("mov.u32 v, 7; setp.eq.u32 c, r, 0; @c bra E; mov.u32 v, 9; E:", "mov.u32 v, 7;", [0, 0]),
+    "an index": ("mul.wide.u32 s, r, 4; add.u64 s, s, p; ld.global.u32 v, [s];", "ld.global.u32 v, [p+4];", [1, 1, 3, 2]),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_numbers_of_arrays_vary(name: str) -> None:
+    one, two = (mm.Module.load(LEANS.format(body), name="k.ptx")["k"] for body in WHOLE[name][:2])
+    x = np.array(WHOLE[name][2], np.uint32)
+    found = mm.same(one, two, 1, 1, [x, np.zeros(1, np.uint32)])
+    assert found.grade == DIFFERENT and found.counterexample is not None and not found.counterexample.given, str(found)
+    assert x.tolist() == WHOLE[name][2]
+
+
+def test_expressions_that_are_the_same_need_no_more_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, run_side = [], Side.run
+    monkeypatch.setattr(Side, "run", lambda self, *given: runs.append(1) or run_side(self, *given))
+    body = "add.f32 %f1, %f2, %f3;"
+    assert mm.same(kernel(body), kernel(body), 1, 64, given()).grade == SAME and len(runs) == 2
+
+
+def test_what_parts_is_said() -> None:
+    texts = {
+        "add.f32 %f1, %f3, %f4;": "y[0]: add.f32 at <ptx>:10 and add.f32 at <ptx>:10 have other operands",
+        "add.f32 %f1, %f2, %f4;": "y[0]: add.f32 of x[64] at <ptx>:10 and add.f32 of x[128] at <ptx>:10 are not the same",
+        "mov.f32 %f1, %f2;": "y[0]: add.f32 at <ptx>:10 and x[0] are not the same",
+        "mov.f32 %f1, 0f00000000;": "y[0]: add.f32 at <ptx>:10 and the constant 0x0 are not the same",
+        "fma.rn.f32 %f1, %f2, %f3, %f4;": "y[0]: add.f32 at <ptx>:10 and fma.rn.f32 at <ptx>:10 are not the same",
+    }
+    for body, text in texts.items():
+        found = mm.same(kernel("add.f32 %f1, %f2, %f3;"), kernel(body), 1, 64, given())
+        assert text in str(found) and "for these inputs" in str(found), str(found)
+
+
+def test_what_is_no_launch_is_refused() -> None:
+    one = kernel("mov.f32 %f1, %f2;")
+    with pytest.raises(TypeError, match=r"kernel_b is None; give a kernel"):
+        mm.same(one, None, 1, 64, given())  # type: ignore[arg-type]
+    with pytest.raises(mm.errors.LaunchError, match="launch_b has 'grids'"):
+        mm.same(one, one, 1, 64, given(), launch_b={"grids": 2})
 
 
 COPIED = "cp.async.wait_all; ld.shared.u32 v, [z];"

@@ -216,8 +216,9 @@ def _parted(
 
 
 def _part(
-    graph: ExpressionGraph, x: int, y: int, mine: tuple[Side, Expressions], other: tuple[Side, Expressions], keys: Mapping[int, int]
-) -> tuple[tuple[str, str], tuple[str, str]]:
+    graph: ExpressionGraph, x: int, y: int, mine: tuple[Side, Expressions], other: tuple[Side, Expressions],
+    keys: Mapping[int, int],
+) -> tuple[tuple[str, str], tuple[str, str]]:  # fmt: skip
     """Where two expressions part, and what stands there: the deepest place on the way along which all else is the same.
 
     keys: numbers of the second side's arrays, by those of the inputs.
@@ -279,9 +280,10 @@ def _counterexample(a: Side, b: Side, pairs: list[tuple[int, int]], data: bool =
     data: whether no address and no condition depends on inputs, so that whole numbers may be any.
     """
     rng, arrays, first = np.random.default_rng(0), dict(a.places), {n: a.arrays[n].copy() for n, _ in pairs}
+    each = 2 if any(x.dtype.kind in "fV" for x in first.values()) else 1
     for attempt in range(1 + TRIES):
         for n, x in first.items() if attempt else ():
-            a.arrays[n][...] = _varied(x, rng, attempt, data)
+            a.arrays[n][...] = _varied(x, rng, attempt, data, not attempt % each)
         _hand_over(a, b, pairs)
         given = {place.name: a.arrays[n].copy() for n, place in a.places}
         try:
@@ -301,16 +303,16 @@ def _counterexample(a: Side, b: Side, pairs: list[tuple[int, int]], data: bool =
     return None
 
 
-def _varied(x: np.ndarray, rng: np.random.Generator, attempt: int, data: bool) -> np.ndarray:
+def _varied(x: np.ndarray, rng: np.random.Generator, attempt: int, data: bool, turn: bool) -> np.ndarray:
     """Other values for an array; at the last attempt all bit patterns: NaNs, infinities; before it the smallest numbers.
 
-    Whole numbers, each second time: any if `data`; else, since they may be indices, within the bounds of those that are there,
+    Whole numbers, if it is their turn: any if `data`; else, since they may be indices, within the bounds of those that are there,
     and ascending if those are.
     """
     import ml_dtypes
 
     whole = x.dtype.kind not in "fV"
-    if whole and (attempt % 2 or x.dtype.kind not in "iu"):
+    if whole and not (turn and x.dtype.kind in "iu"):
         return rng.permutation(x.reshape(-1)).reshape(x.shape) if x.dtype.kind == "b" else x
     if (attempt == TRIES and not whole) or (whole and data):
         return rng.integers(0, 256, x.nbytes, np.uint8).view(x.dtype).reshape(x.shape)

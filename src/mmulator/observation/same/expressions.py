@@ -15,7 +15,17 @@ from mmulator.isa.types import TYPES, type_bits
 from mmulator.observation.record.addresses import InCell, InRegister, MemoryWrite, Place, elements, space_of
 from mmulator.observation.record.addresses import value_of as concrete
 from mmulator.observation.record.cause import span_text
-from mmulator.observation.record.memory import Writes, combined, combines, impossible, last_writes, loaded_from, loads, values_of, writes_first
+from mmulator.observation.record.memory import (
+    Writes,
+    combined,
+    combines,
+    impossible,
+    last_writes,
+    loaded_from,
+    loads,
+    values_of,
+    writes_first,
+)
 from mmulator.observation.record.parts import is_predicate, known_type, part_of, shuffle_lane
 from mmulator.observation.record.tensor_cells import (
     CopiedCell,
@@ -29,7 +39,7 @@ from mmulator.observation.record.tensor_cells import (
 )
 from mmulator.observation.record.trail import NEAR, Trail, TrailStep
 from mmulator.observation.record.values import parts_of
-from mmulator.observation.same.calls import passed, returned
+from mmulator.observation.same.calls import Calls
 from mmulator.observation.same.control import note_product, note_rows
 from mmulator.observation.same.graph import ExpressionGraph, Pieces, constant, cut, is_closed, joined, value_of, width_of
 from mmulator.observation.same.moves import moved_bits
@@ -72,6 +82,7 @@ class Expressions:
         self._read: dict[tuple[int, int, int, int, int], Pieces] = {}  # elements that products read in memory
         self._elements: dict[tuple[int, int, int, int, int], Pieces] = {}  # the same, by the step that wrote them
         self._known: dict[tuple[int, int, str, int, int], Pieces] = {}
+        self.calls = Calls(self)
         self.products = Products(trail, graph, device, self.at, self.many, self.note)
 
     def stored(self, address: int, size: int, bits: int) -> Pieces:
@@ -178,7 +189,7 @@ class Expressions:
                 raise self.uncovered(ins)
             return cut(product, 0, width)
         if ins.effects.ends is Ends.CALL:
-            return returned(self, step, lane, name, low, width, bits)
+            return self.calls.returned(step, lane, name, low, width, bits)
         if loads_cells(ins):
             return self._from_cells(step, lane, name, low, width, bits)
         match ins.effects.flow:
@@ -310,7 +321,7 @@ class Expressions:
         at = where.offset + number * type_bits(ins.form["type"]) // 8 + low // 8
         if inside is function and where.base.name in [p.name for p in function.params]:
             return self.parameter(where.base.name, at, size)
-        return passed(self, step, lane, where.base.name, at, size)
+        return self.calls.passed(step, lane, where.base.name, at, size)
 
     def note_address(self, step: TrailStep, lane: int, ins: Instruction) -> None:
         """Note addresses that depend on inputs."""
@@ -343,7 +354,7 @@ class Expressions:
         if all(is_closed(p) for p in given):
             return None
         mode, nodes, detail = ins.form["mode"], [self.graph.whole(p) for p in given], modifiers(ins, ins.form["type"])
-        if ins.effects.flow is Flow.WARP and mode not in ("any", "all", "uni"):  # a bit for each lane; without mode, as the lane asks
+        if ins.effects.flow is Flow.WARP and mode not in ("any", "all", "uni"):  # bits of lanes
             detail = (*detail, tuple(lanes), -1 if mode else lane)
         else:
             nodes.sort()

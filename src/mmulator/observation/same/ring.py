@@ -2,7 +2,8 @@
 
 A node goes in, and a pair of numbers leaves: its value in the field of `P`, and in the field of `Q`, whose numbers are exponents
 of the first: 2 ** (a + b) is 2 ** a * 2 ** b. Rounding is left out, but for conversions to a narrower type, which are unknown
-functions: two expressions that are equal as functions of real numbers have one fingerprint. Operations without a rule here are unknown functions: equal of equal operands.
+functions: two expressions that are equal as functions of real numbers have one fingerprint. Operations without a rule are unknown
+functions, too: equal of equal operands.
 """
 
 import hashlib
@@ -52,8 +53,8 @@ class Ring:
         return int.from_bytes(raw[:16], "little") % P, int.from_bytes(raw[16:], "little") % Q
 
     def _value(self, node: ExpressionNode) -> Fingerprint:
-        rule, types = RULES.get(node.kind), _read_as(node)
-        if rule is not None and types is not None and not _is_cut_off(node.detail):
+        rule, types = RULES.get(node.kind), read_as(node)
+        if rule is not None and types is not None and all(map(is_float, types)) and not _is_cut_off(node.detail):
             found = rule(node, [self._number(n, kind) for n, kind in zip(node.inputs, types)])
             if found is not None:
                 own = number_type(node)
@@ -103,17 +104,18 @@ def _family(own: str, kind: str) -> str:
     return kind if {own, kind} == {"f32", "tf32"} else own
 
 
-def _read_as(node: ExpressionNode) -> list[str] | None:
-    """The types of the numbers that a node with a rule reads; None where they are not known."""
+def read_as(node: ExpressionNode) -> list[str] | None:
+    """The types of the numbers that a node reads; None where it reads bits, and of products with scale factors."""
     match node.kind:
         case "chunk" | "product":
-            pairs, factors = divmod(len(node.inputs) - 1, 2)
-            return None if factors else [str(node.detail[CTYPE]), *(pairs * node.detail[PAIR])]
+            pairs = len(node.detail[-1]) if node.kind == "product" else len(node.inputs) // 2
+            return [str(node.detail[CTYPE]), *(pairs * node.detail[PAIR])] if len(node.inputs) == 1 + 2 * pairs else None
         case "join":
-            return [{HIGH: "f32", WIDE: "bf16"}.get(node.detail, "")]
-    kind = node.detail[0] if node.detail else ""
+            found = {HIGH: "f32", WIDE: "bf16"}.get(node.detail)
+            return [found] if found else None
+    kind = str(node.detail[0]) if node.detail else ""
     source = next((v for d in node.detail if isinstance(d, tuple) and len(d) == 2 for s, v in [d] if s == "atype"), kind)
-    return [str(source)] * len(node.inputs) if is_float(kind) and is_float(source) else None
+    return [source] * len(node.inputs) if is_float(kind) and source in TYPES else None
 
 
 def _is_cut_off(detail: tuple[object, ...]) -> bool:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmulator.isa.types import TYPES, ElementType
+from mmulator.isa.types import ElementType
 from mmulator.matrix.numerics.element import ElementSum
 from mmulator.matrix.numerics.formats import container, element_type, from_raw
 from mmulator.observation.same.graph import ExpressionGraph, ExpressionNode
-from mmulator.observation.same.ring import CTYPE, DTYPE, DTYPES, HIGH, PAIR, SIGN, WIDE, is_float, number_type
+from mmulator.observation.same.ring import CTYPE, DTYPE, DTYPES, PAIR, SIGN, WIDE, number_type, read_as
 from mmulator.observation.tolerance.bounded import (
     STEP,
     UP,
@@ -104,7 +104,7 @@ class NodeBounds:
         """The bounds of nodes of one kind; or why they have none."""
         if first.kind == "SELECTION":
             return self._selection(numbers)
-        types = _read_as(first)
+        types = read_as(first)
         if types is None:
             what = "with scale factors" if first.kind == "product" else "of bits"
             return f"{first.kind.lower()} {what} is not followed"
@@ -199,20 +199,6 @@ def _type_of(node: ExpressionNode) -> str:
     if node.kind == "SELECTION":
         return {16: "f16", 32: "f32", 64: "f64"}.get(node.bits, "")
     return number_type(node) or (MORE.get(str(node.detail[-1]), "") if node.kind == "input" else "")
-
-
-def _read_as(node: ExpressionNode) -> list[str] | None:
-    """The types of the numbers that a node reads; None where it reads bits."""
-    match node.kind:
-        case "chunk" | "product":
-            pairs = len(node.detail[-1]) if node.kind == "product" else len(node.inputs) // 2
-            return [str(node.detail[CTYPE]), *(pairs * node.detail[PAIR])] if len(node.inputs) == 1 + 2 * pairs else None
-        case "join":
-            found = {HIGH: "f32", WIDE: "bf16"}.get(node.detail)
-            return [found] if found else None
-    kind = str(node.detail[0]) if node.detail else ""
-    source = next((v for d in node.detail if isinstance(d, tuple) and len(d) == 2 for s, v in [d] if s == "atype"), kind)
-    return [source] * len(node.inputs) if is_float(kind) and source in TYPES else None
 
 
 # rules --------------------------------------------------------------------------------------------------------------
