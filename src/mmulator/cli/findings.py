@@ -30,7 +30,7 @@ def wish(seeds: int | None, rules: str | None, certify: bool | str, strict: bool
     try:
         looked_for = chosen(rules or "", strict)
     except ValueError as error:
-        raise WrongUsage(f"--rules {rules}: {error}", hint="`mmulator explain rules` lists them") from None
+        raise WrongUsage(f"--rules {rules}", hint=f"a choice of rules: {error}") from None
     if not looked_for:
         raise WrongUsage(f"--rules {rules}: nothing is left to look for", hint="such as races,wgmma-* or -races")
     return SanitizerOptions(seeds or 1, looked_for, certify, keep_going)

@@ -35,7 +35,7 @@ class Calls:
         writer, took = next(self.trail.writers(last, given, lane), (call, False))
         if not took or self.trail.instruction(writer).guard is not None:
             raise self.e.uncovered(self.trail.instruction(call))
-        return self.e.part(writer, lane, given, low, width, bits)  # type: ignore[no-any-return]
+        return self.e.part(writer, lane, given, low, width, bits)
 
     def passed(self, step: TrailStep, lane: int, name: str, at: int, size: int) -> Pieces:
         """Bytes of a variable of the space .param that a step reads: a parameter of its function, or what a call returned.
@@ -51,7 +51,7 @@ class Calls:
             raise self.e.uncovered(self.trail.instruction(step))
         if isinstance(operand, Symbol):
             return self._stored(call, lane, operand.name, at, size)
-        return self.e.operand(call, lane, operand, 8 * at, 8 * size)  # type: ignore[no-any-return]
+        return self.e.operand(call, lane, operand, 8 * at, 8 * size)
 
     def _stored(self, reader: TrailStep, lane: int, name: str, at: int, size: int) -> Pieces:
         """Bytes of a variable as a step finds them in its frame of registers."""
@@ -68,7 +68,7 @@ class Calls:
                 continue
             if number < 0 or byte + size > each or ins.guard is not None:
                 break
-            return self.e.operand(s, lane, values[number], 8 * byte, 8 * size, ins.form["type"])  # type: ignore[no-any-return]
+            return self.e.operand(s, lane, values[number], 8 * byte, 8 * size, ins.form["type"])
         raise self.e.uncovered(self.trail.instruction(reader))
 
     def _writers(self, reader: TrailStep, name: str) -> list[TrailStep]:
@@ -94,7 +94,7 @@ class Calls:
         return self._last[call.number, lane]
 
     def _function(self, step: TrailStep) -> Function:
-        return self.trail.kernel.program.functions[self.trail.function_of(step)].function  # type: ignore[no-any-return]
+        return self.trail.kernel.program.functions[self.trail.function_of(step)].function
 
     def _number(self, call: TrailStep, name: str) -> int:
         return [getattr(o, "name", "") for o in call_operands(self.trail.instruction(call))[0]].index(name)

@@ -317,7 +317,8 @@ def _varied(x: np.ndarray, rng: np.random.Generator, attempt: int, data: bool, t
     if (attempt == TRIES and not whole) or (whole and data):
         return rng.integers(0, 256, x.nbytes, np.uint8).view(x.dtype).reshape(x.shape)
     if not whole:
-        least = float(ml_dtypes.finfo(x.dtype).smallest_subnormal) if attempt == TRIES - 1 else 1.0
+        finfo: Any = ml_dtypes.finfo
+        least = float(finfo(x.dtype).smallest_subnormal) if attempt == TRIES - 1 else 1.0
         return (rng.standard_normal(x.shape) * least * 2.0 ** rng.integers(-attempt, attempt + 1, x.shape)).astype(x.dtype)
     low, high = min(int(x.min()), 0), max(int(x.max()), 1)
     made = rng.integers(low, high, x.shape, x.dtype, endpoint=True)
