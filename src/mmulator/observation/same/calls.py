@@ -20,7 +20,7 @@ from mmulator.ptx.program.uses import call_operands
 from mmulator.ptx.tree import Address, Function, Instruction, Operand, Symbol, flatten
 
 
-class Calls:
+class PassedValues:
     """The values of the calls of a launch. expressions: its `Expressions`."""
 
     def __init__(self, expressions: Any) -> None:

@@ -240,7 +240,7 @@ def _part(
 
 
 def _named(side: Side, made: Expressions, node: int, keys: Mapping[int, int] | None) -> str:
-    """What a node is: the instruction that made it, the element of an array, a constant. keys: as of `_part`; None: the same."""
+    """The name of a node: its instruction, an element of an array, a constant. keys: as of `_part`; None: the same."""
     if (step := made.places.get(node)) is not None:
         return made.trail.instruction(step).original.mnemonic
     kind, detail, *_ = made.graph.nodes[node]

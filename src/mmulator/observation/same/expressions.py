@@ -39,7 +39,7 @@ from mmulator.observation.record.tensor_cells import (
 )
 from mmulator.observation.record.trail import NEAR, Trail, TrailStep
 from mmulator.observation.record.values import parts_of
-from mmulator.observation.same.calls import Calls
+from mmulator.observation.same.calls import PassedValues
 from mmulator.observation.same.control import note_product, note_rows
 from mmulator.observation.same.graph import ExpressionGraph, Pieces, constant, cut, is_closed, joined, value_of, width_of
 from mmulator.observation.same.moves import moved_bits
@@ -82,7 +82,7 @@ class Expressions:
         self._read: dict[tuple[int, int, int, int, int], Pieces] = {}  # elements that products read in memory
         self._elements: dict[tuple[int, int, int, int, int], Pieces] = {}  # the same, by the step that wrote them
         self._known: dict[tuple[int, int, str, int, int], Pieces] = {}
-        self.calls = Calls(self)
+        self.calls = PassedValues(self)
         self.products = Products(trail, graph, device, self.at, self.many, self.note)
 
     def stored(self, address: int, size: int, bits: int) -> Pieces:
@@ -361,9 +361,7 @@ class Expressions:
         return cut(self._node(step, ins.form.name, detail, nodes, 1 if is_predicate(ins, name) else 32), low, width)
 
     # memory ---------------------------------------------------------------------------------------------------------
-    def _memory(
-        self, step: TrailStep | None, lane: int, address: int, size: int, bits: int, before: int | None
-    ) -> Pieces:
+    def _memory(self, step: TrailStep | None, lane: int, address: int, size: int, bits: int, before: int | None) -> Pieces:
         """Pieces of bytes in memory.
 
         step, lane: who reads them; None: nobody, the launch is over.

@@ -38,7 +38,7 @@ class Ring:
         """The fingerprint of a node; those before it, which it may read, are made first."""
         for n in self.graph.nodes[len(self.values) : node + 1]:
             self.values.append(self._value(n))
-            if n.kind in ("input", "cvt", "join"):
+            if n.kind == "input" or RULES.get(n.kind) in (_same, _join):
                 self.fits.add((number_type(n), self.values[-1]))
         return self.values[node]
 
@@ -58,7 +58,7 @@ class Ring:
             found = rule(node, [self._number(n, kind) for n, kind in zip(node.inputs, types)])
             if found is not None:
                 own = number_type(node)
-                narrow = node.kind in ("cvt", "join") and TYPES[own].bits < TYPES[types[0]].bits and (own, found) not in self.fits
+                narrow = rule in (_same, _join) and TYPES[own].bits < TYPES[types[0]].bits and (own, found) not in self.fits
                 return self._random("narrow", own, found) if narrow else found
         kind = node.detail[0] if node.detail and node.kind not in ("input", "join", "SELECTION") else None
         if is_float(kind):
