@@ -209,7 +209,7 @@ def test_a_launch_with_pointers_in_structs_is_captured_first(tmp_path: Path) -> 
 # programs -------------------------------------------------------------------------------------------------------------
 def test_kernels_written_anew_are_the_same_and_stay_so() -> None:
     count = 0
-    others = [places.ROOT / "tests" / name for name in ("ub/races/halo.ptx", "kernels/ptx/control.ptx")]  # lines of debuggers, scopes
+    others = [places.ROOT / "tests" / name for name in ("ub/races/halo.ptx", "kernels/ptx/control.ptx")]
     for file in (*sorted((places.ROOT / "examples").rglob("*.ptx")), *others):
         tree = verified(Source(str(file), file.read_text()))
         for entry in tree.entries:
