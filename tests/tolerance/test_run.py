@@ -35,3 +35,8 @@ def test_each_output_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 def test_a_launch_without_results_of_floating_point_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(words(tmp_path, "", "u32", "t")) == 1 and "no argument of floating point" in capsys.readouterr().err
+
+
+def test_an_array_with_too_many_elements_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    launch = [word.replace("z=out:f32:64", "z=out:f32:32769") for word in words(tmp_path, "mul.f32 g, f, f;", "f32", "g")]
+    assert run(launch) == 1 and "32,769 elements of floating point; at most 32,768 are followed" in capsys.readouterr().err

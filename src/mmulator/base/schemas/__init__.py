@@ -12,7 +12,7 @@ VERSIONS: dict[str, tuple[int, int]] = dict.fromkeys((
     "tensormap", "tensormap-check", "tensormap-box",
     "sparse-check", "sparse-file", "sparse-lanes", "sparse-word",
     "explore", "explore-export", "doctor", "cache", "cache-clear", "schemas", "error",
-), (1, 0)) | {"cause": (1, 2), "why": (1, 1), "exec": (2, 2)} | dict.fromkeys(
+), (1, 0)) | {"cause": (1, 2), "why": (1, 1), "exec": (2, 2), "same": (1, 1)} | dict.fromkeys(
     ("findings", "check", "compare-builds"), (2, 0)
 ) | dict.fromkeys(("report", "judge", "error", "run"), (2, 1))
 

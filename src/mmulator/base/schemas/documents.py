@@ -310,7 +310,7 @@ DOCUMENTS: dict[str, Shape] = {
     "rule": record("flag: ok", **_RULE),
     "compare": record("text: instruction", devices=many(by_name(TEXT)), why=or_none(WHY)),
     "same": record(
-        "flag: ok", "text: grade element reason", "whole: elements", "texts: lines rests_on",
+        "flag: ok", "text: grade element reason", "whole: elements", "texts: lines parts rests_on",
         counterexample=or_none(record("text: element", "texts: values", "whole: ulps differing")),
     ),
     "compare-builds": record(

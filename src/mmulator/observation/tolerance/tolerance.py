@@ -25,6 +25,7 @@ from mmulator.observation.same.side import Side
 from mmulator.observation.tolerance.bounds import NodeBounds
 
 DIGITS = 2  # of rtol and atol
+MOST = 1 << 15  # elements at once: each takes up to 60 KB, and a tenth of a second for long sums
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,8 @@ def tolerance(
     device: whose arithmetic; default: that of .target.
     cluster: blocks of a cluster.
 
-    Raises LaunchError if the output is no array of floating point that the launch stores to, else as `Kernel.launch`.
+    Raises LaunchError if the output is no array of floating point that the launch stores to, or has more than 32,768 elements;
+    else as `Kernel.launch`.
     """
     given = {"grid": grid, "block": block, "args": args, "shared": shared, "cluster": cluster}
     found = tolerances(kernel, given, device, None if output is None else [output])
@@ -138,11 +140,17 @@ def tolerances(
     with deep():
         graph = ExpressionGraph()
         made, left = side.expressions(graph, {n: n for n in side.arrays})
-        wanted: dict[int, tuple[NDArray[np.int64], str]] = {}
-        for n, place in side.places:
-            is_asked = left[n].dtype.kind in "fV" and (outputs is None or n in outputs or names[n] in outputs)
-            if is_asked and stores_to(made.trail, place.start, place.start + place.size):
-                wanted[n] = _nodes(graph, made, place, left[n])
+        asked = {
+            n: place for n, place in side.places
+            if left[n].dtype.kind in "fV" and (outputs is None or n in outputs or names[n] in outputs)
+            and stores_to(made.trail, place.start, place.start + place.size)
+        }  # fmt: skip
+        if (count := sum(left[n].size for n in asked)) > MOST:
+            raise LaunchError(
+                f"tolerance: the launch stores to {number(count, 'element')} of floating point; at most {MOST:,} are followed",
+                hint="take a smaller launch: bounds grow with the length of sums, and not with the number of elements",
+            )
+        wanted = {n: _nodes(graph, made, place, left[n]) for n, place in asked.items()}
         note_control(made)
     rests = tuple(f"{what} at {at} depends on inputs" for at, what in made.leans.items())
     bounds = NodeBounds(graph, before)
