@@ -159,6 +159,16 @@ def test_two_tokens_at_once_each_leave_out_their_own_wait() -> None:
     assert refused(TWO.format("y", "x"))
 
 
+@pytest.mark.parametrize("both", [
+    "or.pred x, x, y;", "or.pred x, y, x;", "not.pred x, x; not.pred y, y; and.pred x, x, y; not.pred x, x;",
+    "selp.u32 a, 1, 0, x; selp.u32 n, 1, a, y; setp.ne.u32 x, n, 0;",
+])  # fmt: skip
+def test_either_of_two_tokens_leaves_out_no_wait(both: str) -> None:
+    first = TWO.index("  @{0} bra SECOND;")
+    text = TWO[:first] + f"  {both}\n" + TWO[TWO.index("SECOND:") :]
+    assert "more than a loop" in refused(text.format("", "x"))
+
+
 def test_a_poll_with_work_inside_is_a_choice() -> None:
     poll = """  setp.eq.u32 one, t, 0;
   @one mbarrier.init.shared.b64 [bar], 64;

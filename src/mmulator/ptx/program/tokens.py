@@ -96,8 +96,9 @@ class _Class:
         if not used or asks(ins):
             return {n: v for n, v in known.items() if n not in defs} if ins.guard is None else known
         value = None
-        if len(defs) == 1 and (ins.guard is None or ins.guard[0].name not in known):
-            value = known_result(ins, {n: v for n, v in known.items() if v is not None})
+        sure = {n: v for n, v in known.items() if v is not None}  # of older answers nothing follows: one yes may stand for another
+        if len(defs) == 1 and used <= sure.keys() and (ins.guard is None or ins.guard[0].name not in known):
+            value = known_result(ins, sure)
         made = dict.fromkeys(defs, value)
         return {**known, **(_met({n: known[n] for n in defs & known.keys()}, made) if ins.guard is not None else made)}
 
