@@ -183,6 +183,45 @@ POLL: add.u32 v, v, 1;
     is_certified(poll + "  mov.u32 v, 1;\n")
 
 
+# A thread writes shared memory, waits, and lets a bulk copy read it. No schedule that is tried says yes at once.
+FENCED = """  setp.eq.u32 one, t, 0;
+  @one mbarrier.init.shared.b64 [bar], 1;
+  @one mbarrier.init.shared.b64 [ready], 1;
+  bar.sync 0;
+  mov.u32 v, 1; mov.u32 n, 0; mov.u32 a, tile;
+  @one bra MAIN;
+  setp.eq.u32 early, t, 32;
+  @!early bra END;
+FIRST: mbarrier.try_wait.parity.shared.b64 done, [ready], 0;
+  @!done bra FIRST;
+SPIN: add.u32 n, n, 1; setp.lt.u32 done, n, 300; @done bra SPIN;
+  mbarrier.arrive.shared.b64 _, [bar];
+  bra.uni END;
+MAIN: st.shared.v4.u32 [tile], {1, 2, 3, 4};
+  mbarrier.arrive.shared.b64 _, [ready];
+  {early}
+WAIT: mbarrier.try_wait.parity.shared.b64 done, [bar], 0;
+  {wait}
+ON: {after}
+  cp.async.bulk.global.shared::cta.bulk_group [p+1024], [a], 16;
+  cp.async.bulk.commit_group;
+  cp.async.bulk.wait_group 0;
+END:
+"""
+
+
+def test_a_fence_of_another_proxy_is_no_waiting() -> None:
+    fence, ask = "fence.proxy.async.shared::cta;", "mbarrier.try_wait.parity.shared.b64 early, [bar], 0;\n  @early bra ON;\n"
+
+    def fenced(early: str, wait: str, after: str = "") -> str:
+        return FENCED.replace("{early}", early).replace("{wait}", wait).replace("{after}", after)
+
+    is_certified(fenced("", "@!done bra WAIT;", fence))
+    is_certified(fenced(ask, "@!done bra WAIT;", fence))
+    for broken in (fenced("", f"@done bra ON;\n  {fence}\n  bra WAIT;"), fenced(ask, f"@!done bra WAIT;\n  {fence}")):
+        assert "more than a loop" in refused(broken)
+
+
 def test_a_guarded_question() -> None:
     start = "  setp.eq.u32 one, t, 0;\n  @one mbarrier.init.shared.b64 [bar], 64;\n  bar.sync 0;\n  mov.u32 v, 1;\n"
     start += "  mbarrier.arrive.shared.b64 _, [bar];\n  setp.eq.u32 done, t, 99;\n  setp.lt.u32 early, t, 40;\n"

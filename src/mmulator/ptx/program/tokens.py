@@ -96,7 +96,7 @@ class _Class:
         if not used or asks(ins):
             return {n: v for n, v in known.items() if n not in defs} if ins.guard is None else known
         value = None
-        sure = {n: v for n, v in known.items() if v is not None}  # of older answers nothing follows: one yes may stand for another
+        sure = {n: v for n, v in known.items() if v is not None}  # older answers may say something else
         if len(defs) == 1 and used <= sure.keys() and (ins.guard is None or ins.guard[0].name not in known):
             value = known_result(ins, sure)
         made = dict.fromkeys(defs, value)

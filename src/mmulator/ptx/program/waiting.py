@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 
-from mmulator.isa.effects import Algebra, Ends, MemoryEffect, Orders, Step, Together
+from mmulator.isa.effects import Algebra, Ends, MemoryEffect, Orders, Pointer, Step, Together
+from mmulator.isa.types import type_bits
 from mmulator.ptx.program.blocks import Block, FunctionBlocks, Program, instructions
 from mmulator.ptx.program.flow import forward, spread
 from mmulator.ptx.program.frames import liveness
 from mmulator.ptx.program.uses import accesses, registers_of, uses_and_defs
-from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, SpecialRegister, Symbol
+from mmulator.ptx.tree import Address, Immediate, Instruction, Operand, Reg, SpecialRegister, Symbol, VectorOperand
 
 COLUMN_BITS = 16  # of an address of tensor memory
 SMALL = 1 << 7  # values below mean the same in all types
@@ -36,7 +37,7 @@ def question(ins: Instruction) -> tuple[frozenset[str], list[object], object]:
 def is_idle(ins: Instruction) -> bool:
     """Whether an instruction has no result and does nothing that this or another thread could see, such as nanosleep."""
     e = ins.effects
-    alone = e.ends is Ends.NO and e.together is Together.ALONE and e.orders is Orders.NONE
+    alone = e.ends is Ends.NO and e.together is Together.ALONE and e.orders is Orders.NONE and e.counted_as != "barrier"
     return alone and e.memory is MemoryEffect.NONE and e.step is Step.NONE and not ins.operands[1:] and not uses_and_defs(ins)[1]
 
 
@@ -261,7 +262,9 @@ def shows_as_number(program: Program, loads: set[Instruction]) -> list[Instructi
     def passed(ins: Instruction, found: frozenset[str]) -> AbstractSet[str] | None:
         if not _is_place(ins, found):
             return None
-        return uses_and_defs(ins)[1] if ins.effects.still and not _keeps_lanes(ins) else frozenset()
+        if not ins.effects.still or _keeps_lanes(ins):
+            return frozenset()
+        return uses_and_defs(ins)[1] if _keeps_columns(ins, found) else None
 
     every = ((i, f) for f in program.functions.values() for _, i, _ in _every(f) if i in loads)
     return [ins for ins, function in every if not _is_kept_to(ins, function, passed)]
@@ -272,7 +275,21 @@ def _keeps_lanes(ins: Instruction) -> bool:
     found.
     """
     by = ins.operands[-1]
-    return ins.effects.algebra is Algebra.RIGHT and isinstance(by, Immediate) and COLUMN_BITS <= by.value < 32
+    known = ins.effects.algebra is Algebra.RIGHT and isinstance(by, Immediate) and COLUMN_BITS <= by.value < 32
+    return known and type_bits(ins.form["type"]) == 32
+
+
+def _keeps_columns(ins: Instruction, found: frozenset[str]) -> bool:
+    """Whether what an instruction makes of one address of tensor memory has its columns once, and where they were: else they
+    might be taken for lanes, or lead out of what was allocated elsewhere.
+    """
+    e, sources = ins.effects, ins.operands[1:]
+    read = [o for o in sources if not found.isdisjoint(registers_of(o))]
+    if len(read) != 1 or any(isinstance(o, VectorOperand) for o in ins.operands):
+        return False
+    if e.pointer in (Pointer.DIFFERENCE, Pointer.ADDEND):
+        return read[0] is sources[0 if e.pointer is Pointer.DIFFERENCE else -1]
+    return e.pointer in (Pointer.SAME, Pointer.SUM) or e.algebra in (Algebra.AND, Algebra.OR, Algebra.SELECTION)
 
 
 def _is_place(ins: Instruction, found: frozenset[str]) -> bool:
